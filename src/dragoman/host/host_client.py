@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,6 +45,7 @@ from dragoman.wire.envelope import Envelope
 if TYPE_CHECKING:
     from dragoman.host.host import Host
     from dragoman.transport.remote.server.auth import Principal
+    from dragoman.workspace.coordination import FileCoordinator
 
 # After this many bytes check whether the client reads them. A check at every write would cost too much.
 CHECK_AFTER_BYTES = 64 * 1024
@@ -89,6 +90,13 @@ class HostClient:
             report=host.report,
         )
         self.connection.tap = self._note_cursor
+
+    @cached_property
+    def coordinator(self) -> FileCoordinator:
+        """Coordinates the sessions that use the files of this client."""
+        from dragoman.workspace.coordination import FileCoordinator
+
+        return FileCoordinator()
 
     async def serve(self) -> None:
         """Serve it until it disconnects."""

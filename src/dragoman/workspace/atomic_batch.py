@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.workspace.atomic_write import check_replaceable, new_temporary_name, write_temporary
+from dragoman.workspace.atomic_write import (
+    check_replaceable,
+    new_temporary_name,
+    read_content,
+    rename,
+    unlink,
+    write_temporary,
+)
 from dragoman.workspace.paths import PathTarget, Roots, find_target, translate_os_errors, with_target
+
+# Gets a file and its content right before it is replaced, None if there is none. Raises ProtocolError to refuse all.
+CheckFile = Callable[[PathTarget, bytes | None], None]
 
 # Files in one batch: more than people review at once, and each may hold a folder open.
 MAX_FILES = 200
@@ -25,13 +35,13 @@ def write_all(
     *,
     base: str | None = None,
     create_directories: bool = False,
-    expected: Mapping[str, bytes] | None = None,
+    check: CheckFile | None = None,
 ) -> int:
-    """Write all files or none; return the number of bytes. A file that is not as `expected` refuses all of them."""
+    """Write all files or none; return the number of bytes. `check` sees the old content of each, and may refuse."""
     if len(files) > MAX_FILES:
         message = f"{len(files)} files exceed the limit of {MAX_FILES} files in one batch"
         raise ProtocolError(Kind.TOO_LARGE, message, {"limit": MAX_FILES})
-    batch = _Batch(roots, base, create_directories, expected or {})
+    batch = _Batch(roots, base, create_directories, check)
     try:
         for path, data in files:
             batch.stage(path, data)
@@ -47,23 +57,22 @@ def write_all(
 class _StagedFile:
     """One file of a batch: its target, its temporary name, and the backup name of the old file."""
 
-    __slots__ = ("backup_name", "expected", "identity", "replaces", "target", "temporary_name")
+    __slots__ = ("backup_name", "identity", "replaces", "target", "temporary_name")
 
-    def __init__(self, target: PathTarget, temporary_name: str, replaces: bool, expected: bytes | None) -> None:
+    def __init__(self, target: PathTarget, temporary_name: str, replaces: bool) -> None:
         self.target = target
         self.temporary_name: str | None = temporary_name
         self.replaces = replaces
-        self.expected = expected
         self.backup_name: str | None = None
         self.identity = _identity(target, temporary_name)  # identifies our file under any name
 
 
 class _Batch:
-    def __init__(self, roots: Roots, base: str | None, create_directories: bool, expected: Mapping[str, bytes]) -> None:
+    def __init__(self, roots: Roots, base: str | None, create_directories: bool, check: CheckFile | None) -> None:
         self._roots = roots
         self._base = base
         self._create_directories = create_directories
-        self._expected = expected
+        self._check = check
         self._staged: list[_StagedFile] = []
         self._targets: set[tuple[int, int, str]] = set()
         self._made_directories: list[str] = []
@@ -87,8 +96,7 @@ class _Batch:
         if place in self._targets:
             raise ProtocolError(Kind.INVALID_PARAMS, f"{target.requested} occurs twice", {"path": target.requested})
         name = write_temporary(target, data, before)
-        expected = self._expected.get(target.requested)
-        self._staged.append(_StagedFile(target.detach(), name, before is not None, expected))
+        self._staged.append(_StagedFile(target.detach(), name, before is not None))
         self._targets.add(place)
 
     def commit(self) -> None:
@@ -100,13 +108,15 @@ class _Batch:
                     _back_up(staged)
                 elif target.stat() is not None:  # it was created since: do not overwrite it
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-                if staged.expected is not None:
-                    _check_unchanged(staged, staged.expected)
-                _rename(target, staged.temporary_name or "", target.name)
+                if self._check is not None:
+                    self._check(
+                        target, None if staged.backup_name is None else read_content(target, staged.backup_name)
+                    )
+                rename(target, staged.temporary_name or "", target.name)
                 staged.temporary_name = None
         for staged in self._staged:
             if staged.backup_name is not None:
-                _unlink(staged.target, staged.backup_name)
+                unlink(staged.target, staged.backup_name)
                 staged.backup_name = None
 
     def roll_back(self) -> None:
@@ -115,12 +125,12 @@ class _Batch:
             target = staged.target
             with suppress(OSError):
                 if staged.temporary_name is not None:
-                    _unlink(target, staged.temporary_name)
+                    unlink(target, staged.temporary_name)
                 if staged.backup_name is not None:
-                    _rename(target, staged.backup_name, target.name)
-                    _unlink(target, staged.backup_name)  # rename does nothing if both names are the same file
+                    rename(target, staged.backup_name, target.name)
+                    unlink(target, staged.backup_name)  # rename does nothing if both names are the same file
                 elif staged.temporary_name is None and _identity(target, target.name) == staged.identity:
-                    _unlink(target, target.name)
+                    unlink(target, target.name)
         for folder in reversed(self._made_directories):
             with suppress(OSError, ProtocolError), find_target(self._roots, folder) as target:
                 os.rmdir(target.name, dir_fd=target.directory)  # fails if it is in use
@@ -139,29 +149,8 @@ def _back_up(staged: _StagedFile) -> None:
     except FileNotFoundError:
         return  # deleted meanwhile: the file is new
     except OSError:
-        _rename(target, target.name, name)
+        rename(target, target.name, name)
     staged.backup_name = name
-
-
-def _check_unchanged(staged: _StagedFile, expected: bytes) -> None:
-    """Refuse the batch if the old file, which the backup is, is not as expected."""
-    target, content = staged.target, None
-    if staged.backup_name is not None:
-        fd = os.open(staged.backup_name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=target.directory)
-        with open(fd, "rb") as file:
-            content = file.read(len(expected) + 1)
-    if content != expected:
-        message = f"{target.requested} changed meanwhile; nothing was written; read it again"
-        raise ProtocolError(Kind.INVALID_STATE, message, {"path": target.requested})
-
-
-def _rename(target: PathTarget, old: str, new: str) -> None:
-    os.rename(old, new, src_dir_fd=target.directory, dst_dir_fd=target.directory)
-
-
-def _unlink(target: PathTarget, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=target.directory)
 
 
 def _identity(target: PathTarget, name: str) -> tuple[int, int] | None:

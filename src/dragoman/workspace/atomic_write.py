@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -55,8 +56,23 @@ def check_replaceable(target: PathTarget) -> os.stat_result | None:
     return before
 
 
-def write_file(target: PathTarget, data: bytes, overwrite: bool) -> WriteResult:
-    """Write exactly these bytes to the file."""
+# Gets the content that is about to be replaced, None if there is no file. Raises ProtocolError if it must stay.
+CheckContent = Callable[[bytes | None], None]
+
+
+def write_file(
+    target: PathTarget,
+    data: bytes,
+    overwrite: bool,
+    check: CheckContent | None = None,
+    *,
+    is_contested: bool = False,
+) -> WriteResult:
+    """Write exactly these bytes to the file.
+
+    `check` sees the old content right before. With `is_contested` another program may write the file at this very
+    moment: what it wrote meanwhile is restored, and the write refused.
+    """
     if not overwrite:
         seen = target.stat()
         if seen is not None:
@@ -67,11 +83,60 @@ def write_file(target: PathTarget, data: bytes, overwrite: bool) -> WriteResult:
     before = check_replaceable(target)
     name = write_temporary(target, data, before)
     try:
-        os.rename(name, target.name, src_dir_fd=target.directory, dst_dir_fd=target.directory)
-    except OSError:
-        os.unlink(name, dir_fd=target.directory)
+        if check is None:
+            rename(target, name, target.name)
+        elif is_contested:
+            _replace_contested(target, name, check)
+        else:
+            check(read_content(target, target.name))
+            rename(target, name, target.name)
+    except BaseException:
+        unlink(target, name)
         raise
     return WriteResult(len(data), created=before is None)
+
+
+def _replace_contested(target: PathTarget, name: str, check: CheckContent) -> None:
+    """Replace a file that a command may be writing: keep the old file under a second name until it is sure."""
+    backup = new_temporary_name()
+    try:
+        os.link(target.name, backup, src_dir_fd=target.directory, dst_dir_fd=target.directory, follow_symlinks=False)
+    except OSError:  # it does not exist, or hard links are not supported
+        check(read_content(target, target.name))
+        rename(target, name, target.name)
+        return
+    try:
+        old = read_content(target, backup)
+        check(old)
+        rename(target, name, target.name)
+        if read_content(target, backup) == old:
+            return
+        rename(target, backup, target.name)
+        message = f"{target.requested} was written by a command at the same moment; read it again, then write it"
+        raise ProtocolError(Kind.INVALID_STATE, message, {"path": target.path})
+    finally:
+        unlink(target, backup)
+
+
+def read_content(target: PathTarget, name: str) -> bytes | None:
+    """Return the content of a name in the folder of a target; None if there is no such file."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=target.directory)
+    except FileNotFoundError:
+        return None
+    with open(fd, "rb", buffering=0) as file:
+        return file.readall()
+
+
+def rename(target: PathTarget, old: str, new: str) -> None:
+    """Rename a name in the folder of a target."""
+    os.rename(old, new, src_dir_fd=target.directory, dst_dir_fd=target.directory)
+
+
+def unlink(target: PathTarget, name: str) -> None:
+    """Remove a name in the folder of a target, if it is there."""
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=target.directory)
 
 
 def new_temporary_name() -> str:

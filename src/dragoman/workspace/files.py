@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.atomic_write import WriteResult, check_regular, write_file
@@ -44,6 +46,31 @@ class ByteRange(NamedTuple):
     truncated: bool
 
 
+class FileTracker(Protocol):
+    """Follows what is read and written, and may refuse to replace a file. Called from threads, with canonical paths."""
+
+    def note_read(self, path: str, data: bytes) -> None:
+        """Note the content of a file that was read."""
+        ...
+
+    def writing(self, contents: Sequence[tuple[str, bytes]]) -> AbstractContextManager[None]:
+        """Return a block in which these files are written; note them at its end."""
+        ...
+
+    @property
+    def compares(self) -> bool:
+        """Whether `check` has to see the old content."""
+        ...
+
+    def check(self, path: str, current: bytes | None) -> None:
+        """Raise ProtocolError if this content, None if there is no file, must not be replaced."""
+        ...
+
+    def is_contested(self, path: str) -> bool:
+        """Tell whether another program may write the file at this moment."""
+        ...
+
+
 class Files:
     """The files inside some folders; `protected` ones are never written."""
 
@@ -59,12 +86,26 @@ class Files:
         self._roots = Roots(roots, protected, resolve)
         self._base = base
         self._max_bytes = max_bytes
+        self._tracker: FileTracker | None = None
 
-    def with_approved(self, paths: Mapping[str, str]) -> Files:
-        """Return the same files, where each requested path leads to the canonical path that was approved, or fails."""
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The canonical paths of the folders."""
+        return self._roots.real_paths
+
+    def with_approved(self, paths: Mapping[str, str], tracker: FileTracker | None = None) -> Files:
+        """Return the same files, where each requested path leads to the canonical path that was approved, or fails.
+
+        `tracker` follows what is read and written.
+        """
         files = copy(self)
         files._roots = self._roots.with_approved(paths)
+        files._tracker = tracker
         return files
+
+    def approved_path(self, path: str) -> str:
+        """Return the canonical path that was approved for a requested one."""
+        return self._roots.approved_path(path) or self.resolve(path)
 
     def resolve(self, path: str) -> str:
         """Return the canonical path of a file, existing or not, for permission questions."""
@@ -82,16 +123,21 @@ class Files:
         """Read like read_text, and return how many lines there are."""
         for name, value in (("line", line), ("limit", limit)):
             _check_count(name, value)
-        return select_lines(decode(self._with_open_file(path, self._read_all), path, encoding), line, limit)
+        return select_lines(decode(self._with_open_file(path, self._read_text_bytes), path, encoding), line, limit)
 
     def read_bytes(self, path: str, offset: int | None = None, length: int | None = None) -> ByteRange:
         """Return the bytes from `offset` on, at most `length` and never more than fit a message."""
         for name, value in (("offset", offset), ("length", length)):
             _check_count(name, value)
         most = min(MAX_RANGE_BYTES, self._max_bytes)
-        return self._with_open_file(
-            path, lambda _, fd: _read_range(fd, offset or 0, most if length is None else min(length, most))
-        )
+
+        def read(target: PathTarget, fd: int) -> ByteRange:
+            chunk = _read_range(fd, offset or 0, most if length is None else min(length, most))
+            if self._tracker is not None and not chunk.truncated:  # the end was read, so the whole file is known
+                self._tracker.note_read(target.path, chunk.data if not offset else self._read_all(target, fd))
+            return chunk
+
+        return self._with_open_file(path, read)
 
     def list(self, path: str, recursive: bool = False, limit: int | None = None) -> Listing:
         """List a folder, with `recursive` also all below it; links are listed, not followed."""
@@ -131,7 +177,13 @@ class Files:
 
         def write(target: PathTarget) -> WriteResult:
             self._roots.check_writable(target.path, target.requested)
-            return write_file(target, data, overwrite)
+            tracker = self._tracker
+            if tracker is None:
+                return write_file(target, data, overwrite)
+            with tracker.writing([(target.path, data)]):
+                check = partial(tracker.check, target.path) if tracker.compares else None
+                contested = check is not None and tracker.is_contested(target.path)
+                return write_file(target, data, overwrite, check, is_contested=contested)
 
         return with_target(self._roots, path, write, base=self._base, make_directories=create_directories)
 
@@ -148,7 +200,17 @@ class Files:
         ready = [(path, data if isinstance(data, bytes) else encode(data, path, "utf-8")) for path, data in files]
         self._check_size("the batch", sum(len(data) for _, data in ready))
         before = {path: encode(text, path, "utf-8") for path, text in (expected or {}).items()}
-        return write_all(self._roots, ready, base=self._base, create_directories=create_directories, expected=before)
+        write = partial(write_all, self._roots, ready, base=self._base, create_directories=create_directories)
+        tracker = self._tracker
+        if tracker is None:
+            return write(check=partial(_check_expected, before) if before else None)
+
+        def check(target: PathTarget, current: bytes | None) -> None:
+            _check_expected(before, target, current)
+            tracker.check(target.path, current)
+
+        with tracker.writing([(self.resolve(path), data) for path, data in ready]):
+            return write(check=check if before or tracker.compares else None)
 
     def make_directory(self, path: str, *, parents: bool = False) -> bool:
         """Create a folder, with `parents` also its parents; return False if it exists."""
@@ -158,30 +220,43 @@ class Files:
 
     # --- path lookup ------------------------------------------------------------------------------------------
 
-    def _with_open_file(self, path: str, read: Callable[[str, int], T]) -> T:
+    def _with_open_file(self, path: str, read: Callable[[PathTarget, int], T]) -> T:
         def use(target: PathTarget) -> T:
             check_regular(target, target.stat())
             fd = target.open(_READ_FLAGS)
             try:
                 check_regular(target, os.fstat(fd))
-                return read(path, fd)
+                return read(target, fd)
             finally:
                 os.close(fd)
 
         return with_target(self._roots, path, use, base=self._base)
 
-    def _read_all(self, path: str, fd: int) -> bytes:
-        self._check_size(path, os.fstat(fd).st_size)
+    def _read_text_bytes(self, target: PathTarget, fd: int) -> bytes:
+        data = self._read_all(target, fd)
+        if self._tracker is not None:
+            self._tracker.note_read(target.path, data)
+        return data
+
+    def _read_all(self, target: PathTarget, fd: int) -> bytes:
+        self._check_size(target.requested, os.fstat(fd).st_size)
         data = bytearray()
-        while chunk := os.read(fd, _READ_SIZE):
+        while chunk := os.pread(fd, _READ_SIZE, len(data)):
             data += chunk
-            self._check_size(path, len(data))  # again: the file may grow while it is read
+            self._check_size(target.requested, len(data))  # again: the file may grow while it is read
         return bytes(data)
 
     def _check_size(self, path: str, size: int) -> None:
         if size > self._max_bytes:
             message = f"{path}: {size} bytes exceed the limit of {self._max_bytes} bytes"
             raise ProtocolError(Kind.TOO_LARGE, message, {"size": size, "limit": self._max_bytes})
+
+
+def _check_expected(expected: Mapping[str, bytes], target: PathTarget, current: bytes | None) -> None:
+    """Refuse a batch if a file is not as expected."""
+    if target.requested in expected and current != expected[target.requested]:
+        message = f"{target.requested} changed meanwhile; nothing was written; read it again"
+        raise ProtocolError(Kind.INVALID_STATE, message, {"path": target.requested})
 
 
 def _check_count(name: str, value: int | None) -> None:

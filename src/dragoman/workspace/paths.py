@@ -82,6 +82,10 @@ class Roots:
         roots.approved = {_without_slashes(requested): path for requested, path in paths.items()}
         return roots
 
+    def approved_path(self, requested: str) -> str | None:
+        """Return the canonical path that was approved for a requested one, if any."""
+        return self.approved.get(_without_slashes(requested))
+
     def check_writable(self, path: str, requested: str) -> None:
         """Refuse a canonical path that is protected, or in a protected folder."""
         if not self._protected_paths and not self._protected_names:
@@ -170,7 +174,7 @@ def find_target(
     asked = validate_path(path, base)
     with translate_os_errors(asked):
         return _PathWalk(roots, asked, make_directories=make_directories, made_directories=made_directories).run(
-            roots.approved.get(_without_slashes(path))
+            roots.approved_path(path)
         )
 
 

@@ -86,6 +86,11 @@ class Terminals:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The canonical paths of the folders."""
+        return self._roots.real_paths
+
     async def create(
         self,
         command: str,

@@ -298,6 +298,7 @@ class AgentProcess:
         if self.is_running and not is_reported:
             self._room.report("its agent is stopped")
         self._agent = self._session = self._guard = None
+        self._room.workspace.release()
         if agent is not None:
             await asyncio.shield(self._room.spawn(_close_agent(agent, guard)))
             await self._room.log.flush()

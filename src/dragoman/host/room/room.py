@@ -84,6 +84,11 @@ class Room:
         """Whether clients of most dialects get its updates in another form."""
         return self.state.is_wide or (self.agent.remote is not None and self.agent.remote.connection.dialect.is_wide)
 
+    @property
+    def agent_title(self) -> str:
+        """What agents of other sessions are told when this one is in their way."""
+        return f"{self.state.agent or 'an agent'} in a session of {self.opener}"
+
     def report(self, what: str) -> None:
         """Report something about this session to whoever runs the host."""
         self.host.report(f"session {self.id}: {what}")

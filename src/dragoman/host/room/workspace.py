@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
@@ -14,6 +15,8 @@ from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.room.members import Member
 from dragoman.host.room.notifications import PRESENCE, Notification
 from dragoman.host.room.shown_terminals import ClientTerminal, ShownTerminals
+from dragoman.roles.client.forwarded_files import COORDINATED_METHODS, ForwardedFiles
+from dragoman.roles.client.tree_members import turn_activity
 from dragoman.schema.methods import METHODS, methods_that
 from dragoman.schema.side import Side
 
@@ -59,12 +62,15 @@ class RoomWorkspace:
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._calls: _WorkspaceCalls | None = None
         self._providers: dict[str, Any] = {}  # by part of the workspace: whose it is, as members are told
         self.terminals = ShownTerminals(room)
 
     def for_agent(self, guard: Guard) -> WorkspaceAccess:
         """Return the workspace of a new agent: that of the members if they have one, else the host's, guarded."""
-        access = _WorkspaceCalls(self._room, guard).access
+        self._calls = calls = _WorkspaceCalls(self._room, guard)
+        access = calls.access
+        access.display_name = self._room.agent_title
         access.observer = self._room.host.observer
         access.as_tools = self._room.host.workspace_tools
         self.terminals.find_host_terminal = access.find_terminal
@@ -86,6 +92,11 @@ class RoomWorkspace:
         if self._providers.get(what) != by:
             self._providers[what] = by
             self._room.members.broadcast(*self.notifications())
+
+    def release(self) -> None:
+        """Give up what the agent holds of the members' files, because it has ended."""
+        if self._calls is not None:
+            self._calls.close()
 
     def on_member_left(self) -> None:
         """Use the workspace of another member, or the host's, if that of the member who left was used."""
@@ -121,6 +132,7 @@ class _WorkspaceCalls:
         )
         self._owners: dict[tuple[str, str], Member] = {}  # of terminals and watches
         self._client_ids: dict[tuple[str, str], str] = {}  # the owner's ids, where they differ from ours
+        self._forwarded: dict[str, ForwardedFiles] = {}  # by client
 
     def _route(self, method: str, local: Handler) -> Handler:
         gate = METHODS[Side.CLIENT, method].gate
@@ -186,7 +198,11 @@ class _WorkspaceCalls:
         await self._room.members.wait_current(provider.client.id)
         try:
             limit = None if method in _UNBOUNDED_METHODS else CLIENT_TIMEOUT
-            result = await provider.client.connection.request_raw(method, params, timeout=limit)
+            send = partial(provider.client.connection.request_raw, timeout=limit)
+            if method in COORDINATED_METHODS:
+                result = await self._files_of(provider).call(method, params, send)
+            else:
+                result = await send(method, params)
         except (ConnectionFailed, ProtocolError) as error:
             if not await self._fall_back(provider, call, done, error):
                 raise
@@ -198,6 +214,28 @@ class _WorkspaceCalls:
             self._owners.pop(key, None)
             self._client_ids.pop(key, None)
         done(result, None)
+
+    def _files_of(self, provider: Member) -> ForwardedFiles:
+        """Return the files of a member, coordinated with the other sessions that use them through this host."""
+        known = self._forwarded.get(provider.client.id)
+        if known is not None:
+            return known
+        from dragoman.workspace.tree_member import TreeMember
+
+        session, room = self._room.agent.session, self._room
+        member = TreeMember(
+            lambda: room.agent_title, tuple(room.agent.folders), activity=lambda: turn_activity(session)
+        )
+        files = self._forwarded[provider.client.id] = ForwardedFiles(provider.client.coordinator, member)
+        if session is not None:
+            session.on_turn_over.append(files.release)
+        return files
+
+    def close(self) -> None:
+        """Release the files of the members."""
+        for files in self._forwarded.values():
+            files.close()
+        self._forwarded.clear()
 
     def _claim_id(self, provider: Member, member: str, client_id: str) -> str:
         """Return the agent's id for something a client created: the client's id, unless another client uses it."""

@@ -75,7 +75,9 @@ class RemoteAgent:
         self._fallback = fallback or self._reject_unknown
         self._workspace: AgentWorkspace | None = None
         if workspace is not None:
-            self._workspace = workspace.for_agent(lambda: self.connection, sessions.roots, lambda: [*sessions.by_id])
+            self._workspace = workspace.for_agent(
+                lambda: self.connection, sessions.roots, lambda: [*sessions.by_id], self.find_session, self._own_name
+            )
             # The agent must not do through a command what it may not do itself.
             self._workspace.sandbox = self._workspace.sandbox or dialer.sandbox
             self._handlers.update(self._workspace.handlers())
@@ -92,6 +94,9 @@ class RemoteAgent:
             self._handlers = dict(self._workspace.observe(self._handlers, self._deliver_update))
             self._offers.tables = self._workspace.tool_tables(self._handlers)
             self._offers.over_acp = fallback is None
+
+    def _own_name(self) -> str:
+        return self.info.name if self.info is not None else ""
 
     def _deliver_update(self, session_id: str, update: dict[str, Any]) -> Awaitable[None] | None:
         """Deliver an update, as JSON, as if the agent had sent it."""

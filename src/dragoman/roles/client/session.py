@@ -85,6 +85,7 @@ class ClientSession:
         self.updates_outside_turns: deque[Any] = deque(maxlen=MAX_UPDATES_OUTSIDE_TURNS)
         self.on_update: Callable[[updates.SessionUpdate], Any] | None = None
         self.on_location: Callable[[Location], None] | None = None
+        self.on_turn_over: list[Callable[[], None]] = []  # called at the end of each turn, to release its leases
         self.turn: ClientTurn | None = None
         self._settings = settings
         self._transcript = Transcript()

@@ -125,6 +125,11 @@ class ClientTurn:
         """The tokens used, or None if the agent did not report them."""
         return (self.result.usage or None) if self.result else None
 
+    @property
+    def activity(self) -> int:
+        """The number of updates so far: a sign of life."""
+        return self._received_count + self._foreign_count
+
     async def __aenter__(self) -> ClientTurn:
         session = self.session
         if session.turn is not None and not session.turn.is_over:
@@ -404,6 +409,8 @@ class ClientTurn:
         self._error = error
         if self._timer is not None:
             self._timer.cancel()
+        for callback in self.session.on_turn_over:
+            callback()
         self._wake()
 
 

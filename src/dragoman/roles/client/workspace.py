@@ -17,6 +17,7 @@ from dragoman.engine.codec import json_values
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import Handler, call_handler, make_handler
 from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.client.tree_members import TreeMembers
 from dragoman.roles.client.workspace_calls import MAX_TERMINALS, FileCalls, TerminalCalls
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
 from dragoman.schema.methods import METHODS
@@ -24,8 +25,11 @@ from dragoman.schema.side import Side
 
 if TYPE_CHECKING:
     from dragoman.mcp.tool_table import ToolTable
+    from dragoman.roles.client.session import ClientSession
     from dragoman.transport.sandbox.spec import Sandbox
+    from dragoman.workspace.coordination import FileCoordinator
     from dragoman.workspace.terminal import Terminal
+    from dragoman.workspace.tree_member import TreeMember
 
 # Terminals that can still be shown; older ones are dropped.
 MAX_SHOWN_TERMINALS = 32
@@ -46,6 +50,9 @@ class WorkspaceUse(msgspec.Struct, frozen=True, kw_only=True):
     read_current: Callable[[], str | None] | None = None  # reads the text of the file to write, as far as it is shown
     method: str = ""  # the method, which is more precise than the operation: fs/list_directory is a read
 
+
+# Delivers an update, as JSON, as if the agent had sent it.
+SendUpdate = Callable[[str, dict[str, Any]], Awaitable[None] | None]
 
 Approve = Callable[[WorkspaceUse], Awaitable[bool] | bool]
 
@@ -78,9 +85,7 @@ class AgentObserver(Protocol):
 class WorkspaceObserver(Protocol):
     """Makes the observer of each agent that uses a workspace."""
 
-    def for_agent(
-        self, workspace: AgentWorkspace, send_update: Callable[[str, dict[str, Any]], Awaitable[None] | None]
-    ) -> AgentObserver:
+    def for_agent(self, workspace: AgentWorkspace, send_update: SendUpdate) -> AgentObserver:
         """Return the observer of an agent; `send_update` delivers an update as if the agent had sent it."""
         ...
 
@@ -93,6 +98,8 @@ class WorkspaceAccess:
     session's folders that are never written. `max_terminals` is announced to the agent; None does not announce
     it, and the default limit applies. Commands run in the `sandbox`, or else in the agent's. With `as_tools`, each
     session gets an MCP server `workspace` that reads, writes and runs through the same approval (extra `mcp`).
+    Sessions that use overlapping folders do not overwrite each other's files (docs/teams.md), unless `coordinate` is False; all
+    workspaces of this process share one coordinator, unless another is given.
     """
 
     def __init__(
@@ -112,6 +119,8 @@ class WorkspaceAccess:
         max_terminals: int | None = MAX_TERMINALS,
         sandbox: Sandbox | None = None,
         as_tools: bool = False,
+        coordinate: bool = True,
+        coordinator: FileCoordinator | None = None,
     ) -> None:
         self.offers_files = files
         self.offers_terminals = terminals
@@ -129,6 +138,10 @@ class WorkspaceAccess:
         self.max_terminals = max_terminals
         self.sandbox = sandbox
         self.as_tools = as_tools
+        self.coordinates = coordinate
+        self.coordinator = coordinator  # None: that of the process
+        self.display_name = ""  # what other agents are told when this one is in their way; "": the agent's own name
+        self.on_member: Callable[[str, TreeMember], None] = lambda session_id, member: None
         self.observer: WorkspaceObserver | None = None
         self._shown_terminals: dict[str, Terminal] = {}
         # Set by a guard:
@@ -162,10 +175,12 @@ class WorkspaceAccess:
         connection: Callable[[], Connection],
         roots: Callable[[str], list[str]],
         session_ids: Callable[[], Sequence[str]] = lambda: (),
+        find_session: Callable[[str], ClientSession | None] = lambda session_id: None,
+        agent_name: Callable[[], str] = str,
     ) -> AgentWorkspace:
         """Create the workspace of one agent. `roots` returns a session's folders, `session_ids` the open sessions."""
         self.session_roots = roots
-        return AgentWorkspace(self, connection, roots, session_ids)
+        return AgentWorkspace(self, connection, roots, session_ids, find_session, agent_name)
 
     def find_terminal(self, id: str) -> Terminal | None:
         """Return a terminal by its id, to show its output, also for some time after its release."""
@@ -187,13 +202,19 @@ class AgentWorkspace:
         connection: Callable[[], Connection],
         roots: Callable[[str], list[str]],
         session_ids: Callable[[], Sequence[str]],
+        find_session: Callable[[str], ClientSession | None],
+        agent_name: Callable[[], str],
     ) -> None:
         self.access = access
         self.sandbox = access.sandbox
         self.connection = connection
         self.roots = roots
         self._session_ids = session_ids
+        self.find_session = find_session
+        self._agent_name = agent_name
+        self.send_update: SendUpdate = lambda session_id, update: None
         self.observer: AgentObserver | None = None
+        self.members = TreeMembers(self)
         self.files = FileCalls(self)
         self.terminals = TerminalCalls(self)
 
@@ -211,9 +232,10 @@ class AgentWorkspace:
     def observe(
         self,
         handlers: Mapping[str, Handler],
-        send_update: Callable[[str, dict[str, Any]], Awaitable[None] | None],
+        send_update: SendUpdate,
     ) -> Mapping[str, Handler]:
         """Return the handlers of the agent, observed if the workspace has an observer."""
+        self.send_update = send_update
         if self.access.observer is None:
             return handlers
         self.observer = self.access.observer.for_agent(self, send_update)
@@ -233,6 +255,11 @@ class AgentWorkspace:
             own = workspace_table(call, reads=files, writes=files, runs=self.access.offers_terminals)
             tables += [] if own is None else [own]
         return tables
+
+    @property
+    def agent_name(self) -> str:
+        """The name of the agent, as others are told."""
+        return self.access.display_name or self._agent_name()
 
     @property
     def session_ids(self) -> Sequence[str]:
@@ -260,13 +287,15 @@ class AgentWorkspace:
     async def end_session(self, session_id: str) -> None:
         """End the watches and terminals of a session."""
         self.files.end_session(session_id)
+        self.members.end_session(session_id)
         if self.observer is not None:
             await self.observer.end_session(session_id)
         await self.terminals.end_session(session_id)
 
     def on_agent_lost(self) -> None:
-        """End all watches, because there is no agent to notify."""
+        """End all watches and leases, because there is no agent to notify."""
         self.files.close()
+        self.members.close()
 
     async def close(self) -> None:
         """End all watches and terminals."""
@@ -274,3 +303,4 @@ class AgentWorkspace:
         if self.observer is not None:
             await asyncio.shield(self.observer.close())
         await asyncio.shield(self.terminals.close())
+        self.members.close()

@@ -10,6 +10,7 @@ import binascii
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -100,13 +101,18 @@ class FileCalls:
         session = self._workspace.session_of(params)
         files = self._files_of(session)
         path = files.resolve(params.path)
-        files = files.with_approved({params.path: path})
+        files = files.with_approved({params.path: path}, self._workspace.members.tracker(session, files.roots))
         if more:
             more["read_current"] = partial(_current_text, files, params.path)
         await self._workspace.require_approval(
             operation, path, session, requested_path=params.path, method=method, **more
         )
         return files
+
+    def _writing(self, files: Files, params: Any) -> AbstractAsyncContextManager[None]:
+        """Return the block in which the approved file of a call is written: no other session may write it."""
+        paths = [files.approved_path(params.path)]
+        return self._workspace.members.writing(self._workspace.session_of(params), paths)
 
     # --- text -------------------------------------------------------------------------------------------------
 
@@ -127,14 +133,15 @@ class FileCalls:
     async def _write_text(self, params: Any) -> fs.WriteTextFileResult:
         files = await self._approved_files("write", params, "fs/write_text_file", text=params.content)
         options = side_data_of(params)
-        written = await asyncio.to_thread(
-            files.write_text,
-            params.path,
-            params.content,
-            options.get("encoding", "utf-8"),
-            create_directories=options.get("createDirectories", False),
-            overwrite=options.get("overwrite", True),
-        )
+        async with self._writing(files, params):
+            written = await asyncio.to_thread(
+                files.write_text,
+                params.path,
+                params.content,
+                options.get("encoding", "utf-8"),
+                create_directories=options.get("createDirectories", False),
+                overwrite=options.get("overwrite", True),
+            )
         side = {"bytesWritten": written.bytes_written, "created": written.created}
         return fs.WriteTextFileResult(meta=side_data_meta(params, side))
 
@@ -151,13 +158,14 @@ class FileCalls:
     async def _write_binary(self, params: Any) -> fs.WriteBinaryFileResult:
         data = _decode_base64(params.data, "data")
         files = await self._approved_files("write", params, "fs/write_binary_file", data=data)
-        written = await asyncio.to_thread(
-            files.write_bytes,
-            params.path,
-            data,
-            create_directories=params.create_directories is True,
-            overwrite=params.overwrite is not False,
-        )
+        async with self._writing(files, params):
+            written = await asyncio.to_thread(
+                files.write_bytes,
+                params.path,
+                data,
+                create_directories=params.create_directories is True,
+                overwrite=params.overwrite is not False,
+            )
         return fs.WriteBinaryFileResult(bytes_written=written.bytes_written, created=written.created)
 
     async def _list_directory(self, params: Any) -> fs.ListDirectoryResult:
@@ -190,7 +198,8 @@ class FileCalls:
         """Write all files or none, after every one is approved; `options` are those of Files.write_many."""
         files = self._files_of(session)
         paths = [files.resolve(path) for path, _ in contents]
-        files = files.with_approved({path: real for (path, _), real in zip(contents, paths, strict=True)})
+        approved = {path: real for (path, _), real in zip(contents, paths, strict=True)}
+        files = files.with_approved(approved, self._workspace.members.tracker(session, files.roots))
         for (requested, content), path in zip(contents, paths, strict=True):
             what = {"text": content} if isinstance(content, str) else {"data": content}
             await self._workspace.require_approval(
@@ -202,7 +211,8 @@ class FileCalls:
                 read_current=partial(_current_text, files, requested),
                 **what,
             )
-        return await asyncio.to_thread(partial(files.write_many, contents, **options))
+        async with self._workspace.members.writing(session, paths):
+            return await asyncio.to_thread(partial(files.write_many, contents, **options))
 
     # --- watching ---------------------------------------------------------------------------------------------
 
@@ -354,6 +364,7 @@ class TerminalCalls:
             **pty,
         )
         self._workspace.access.remember_terminal(terminal)
+        self._workspace.members.follow_command(params.session_id, terminals.roots, terminal)
         return CreateTerminalResult(terminal_id=terminal.id, meta=side_data_meta(params, {"pid": terminal.pid}))
 
     def _pty_options(self, options: dict[str, Any]) -> dict[str, Any]:
