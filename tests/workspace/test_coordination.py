@@ -98,6 +98,7 @@ async def test_sessions_in_folders_apart_do_not_meet(tmp_path: Path, coordinator
         for agent, folder in ((one, "a"), (two, "ab")):
             (tmp_path / folder / "x").write_text("old")
             await agent.write(tmp_path / folder / "x", "new")
+            assert (tmp_path / folder / "x").read_text() == "new"
 
 
 async def test_a_session_in_a_folder_of_another_meets_it(tmp_path: Path, coordinator: FileCoordinator) -> None:
@@ -127,6 +128,7 @@ async def test_a_workspace_that_is_not_coordinated_refuses_nothing(tmp_path: Pat
         await plan.write(tmp_path / "b.txt", "")
         await code.write(file, "1")
         await plan.write(file, "2")
+        assert file.read_text() == "2"
 
 
 # --- leases ---------------------------------------------------------------------------------------------------

@@ -60,6 +60,7 @@ class Method(msgspec.Struct, frozen=True):
     once_per_process: bool = False  # rooms that share an agent process share its answer
     has_credentials: bool = False  # its params hold secrets of the user
     is_logged: bool = True  # a client logs each use of its workspace, but not what is repeated and changes nothing
+    content: Literal["", "reads", "writes"] = ""  # whether it reads or writes the content of files
     request: bool = True  # this one and `scope` follow from the types
     scope: Scope = "connection"
 
@@ -162,13 +163,14 @@ _ROWS: list[Method] = [
     _later(C, "auth/status_update", auth.AuthStatusUpdateParams, None, "agent.auth.status", "forwards"),
 
     # ---- to the client: files
-    Method(C, "fs/read_text_file", fs.ReadTextFileParams, fs.ReadTextFileResult, "client.fs.readTextFile", "forwards"),
+    Method(C, "fs/read_text_file", fs.ReadTextFileParams, fs.ReadTextFileResult, "client.fs.readTextFile", "forwards",
+           content="reads"),
     Method(C, "fs/write_text_file", fs.WriteTextFileParams, fs.WriteTextFileResult, "client.fs.writeTextFile",
-           "forwards"),
+           "forwards", content="writes"),
     _ours(C, "fs/read_binary_file", fs.ReadBinaryFileParams, fs.ReadBinaryFileResult,
-          "client._meta.dragoman.fs.binary", "forwards"),
+          "client._meta.dragoman.fs.binary", "forwards", content="reads"),
     _ours(C, "fs/write_binary_file", fs.WriteBinaryFileParams, fs.WriteBinaryFileResult,
-          "client._meta.dragoman.fs.binary", "forwards"),
+          "client._meta.dragoman.fs.binary", "forwards", content="writes"),
     _ours(C, "fs/list_directory", fs.ListDirectoryParams, fs.ListDirectoryResult, "client._meta.dragoman.fs.list",
           "forwards"),
     _ours(C, "fs/create_directory", fs.CreateDirectoryParams, fs.CreateDirectoryResult,
@@ -179,7 +181,7 @@ _ROWS: list[Method] = [
           "releases", _WATCH, is_logged=False),
     _ours(A, "fs/changed", fs.ChangedParams, None, "client._meta.dragoman.fs.watch", "forwards", "", _WATCH),
     _ours(C, "fs/write_files", fs.WriteFilesParams, fs.WriteFilesResult, "client._meta.dragoman.fs.atomic",
-          "forwards"),
+          "forwards", content="writes"),
 
     # ---- terminals
     Method(C, "terminal/create", term.CreateTerminalParams, term.CreateTerminalResult, "client.terminal", "forwards",

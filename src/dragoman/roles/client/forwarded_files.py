@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.methods import METHODS
 
 if TYPE_CHECKING:
     from dragoman.workspace.coordination import FileCoordinator
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 # Sends a request to the client whose files are used; takes and returns JSON.
 SendRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
-READ_TEXT, WRITE_TEXT = "fs/read_text_file", "fs/write_text_file"
-READ_BINARY, WRITE_BINARY, WRITE_FILES = "fs/read_binary_file", "fs/write_binary_file", "fs/write_files"
+READ_TEXT = "fs/read_text_file"
+READ_BINARY = "fs/read_binary_file"
 
-COORDINATED_METHODS = frozenset({READ_TEXT, WRITE_TEXT, READ_BINARY, WRITE_BINARY, WRITE_FILES})
+_CONTENT_USES = {row.name: row.content for row in METHODS.values() if row.content}
+COORDINATED_METHODS = frozenset(_CONTENT_USES)
 
 
 class ForwardedFiles:
@@ -42,9 +44,9 @@ class ForwardedFiles:
 
     async def call(self, method: str, params: dict[str, Any], send: SendRequest) -> Any:
         """Forward a call of COORDINATED_METHODS; raise if it would overwrite what the session does not know."""
-        if method in (READ_TEXT, READ_BINARY):
+        if _CONTENT_USES[method] == "reads":
             return await self._read(method, params, send)
-        contents = _contents(method, params)
+        contents = _contents(params)
         await self._coordinator.lease(self.member, [path for path, _ in contents])
         try:
             if self.member.is_shared:
@@ -69,9 +71,9 @@ class ForwardedFiles:
         return result
 
 
-def _contents(method: str, params: dict[str, Any]) -> list[tuple[str, bytes]]:
+def _contents(params: dict[str, Any]) -> list[tuple[str, bytes]]:
     """Return the files that a call writes."""
-    files = params.get("files") if method == WRITE_FILES else [params]
+    files = params.get("files", [params])
     found = [each for each in files if isinstance(each, dict)] if isinstance(files, list) else []
     return [(str(each.get("path", "")), _bytes(each.get("content"), each.get("data"))) for each in found]
 
