@@ -98,8 +98,8 @@ class WorkspaceAccess:
     session's folders that are never written. `max_terminals` is announced to the agent; None does not announce
     it, and the default limit applies. Commands run in the `sandbox`, or else in the agent's. With `as_tools`, each
     session gets an MCP server `workspace` that reads, writes and runs through the same approval (extra `mcp`).
-    Sessions that use overlapping folders do not overwrite each other's files (docs/teams.md), unless `coordinate` is False; all
-    workspaces of this process share one coordinator, unless another is given.
+    Sessions that use overlapping folders do not overwrite each other's files (docs/teams.md), unless `coordinate` is
+    False; all workspaces of this process share one coordinator, unless another is given.
     """
 
     def __init__(
