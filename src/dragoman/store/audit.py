@@ -89,9 +89,12 @@ class AuditLog:
         # Inode, size and checkpoint after our own last write: while they match, the end need not be read.
         self._last: tuple[int, int, Checkpoint] | None = None
 
-    def append(self, entries: Sequence[AuditEntry], *, durable: bool = True) -> Checkpoint:
-        """Append entries in order; they are on the disk when this returns, unless `durable` is False."""
-        with self._open_locked() as fd:
+    def append(self, entries: Sequence[AuditEntry], *, durable: bool = True, waits: bool = True) -> Checkpoint:
+        """Append entries in order; they are on the disk when this returns, unless `durable` is False.
+
+        Raises BlockingIOError if another process is writing and this call `waits` not.
+        """
+        with self._open_locked(0 if waits else fcntl.LOCK_NB) as fd:
             mark, gap = self._read_end(fd)
             lines = bytearray()
             for entry in (*gap, *entries):
@@ -112,12 +115,12 @@ class AuditLog:
             os.close(os.open(self.path + _HEAD_SUFFIX, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
     @contextmanager
-    def _open_locked(self) -> Iterator[int]:
+    def _open_locked(self, flags: int = 0) -> Iterator[int]:
         """Open the log for appending, with an exclusive lock."""
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_EX | flags)
             yield fd
         finally:
             os.close(fd)

@@ -79,6 +79,16 @@ class AuditWriter:
             await asyncio.wait(self._writing)
 
     async def _append(self, audit: AuditLog, batch: _AuditBatch) -> None:
+        try:
+            # What is not forced to the disk takes less time than a thread, unless another process is writing.
+            if not batch.durable:
+                audit.append(batch.entries, durable=False, waits=False)
+                return
+        except BlockingIOError:
+            pass
+        except (OSError, AuditDamaged) as error:
+            batch.fault = OSError(str(error))
+            return
         # Shielded: a cancelled task has still decided.
         writing = asyncio.ensure_future(asyncio.to_thread(audit.append, batch.entries, durable=batch.durable))
         self._writing.add(writing)
