@@ -124,6 +124,19 @@ def test_chunks_of_one_message_are_one_run(another: bytes) -> None:
     assert [update.content.text for update in found.updates] == ["a", "b", "c"]
 
 
+class IndexedOnly(list[Any]):
+    """Frames that nobody may walk over from the first one."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("a run at the end of a block must not cost a walk over the whole block")
+
+
+def test_a_run_late_in_a_block_costs_nothing_for_the_frames_before_it() -> None:
+    found = text_run_at(IndexedOnly([ANOTHER["kind"]] * 100 + [line(piece())]), 100)
+    assert found is not None
+    assert len(found.updates) == 1
+
+
 @pytest.mark.parametrize("frame", OTHER)
 def test_anything_but_bare_text_ends_a_run(frame: bytes) -> None:
     bare = line(piece())

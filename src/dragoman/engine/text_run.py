@@ -6,7 +6,6 @@ The first frame that is anything else ends a run; the connection then decodes th
 from __future__ import annotations
 
 from functools import cache
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -60,7 +59,8 @@ def text_run_at(frames: list[Frame], start: int) -> TextRun | None:
     updates: list[Any] = []
     decode = _frame_decoder().decode
     try:
-        for frame in islice(frames, start, None):
+        for index in range(start, len(frames)):  # an islice would walk over all frames before, at every run
+            frame = frames[index]
             message = decode(frame)  # type: ignore[arg-type]
             params = message.params
             update: Any = params.update
