@@ -94,6 +94,8 @@ JOBS = (
     Job("inspect-stats", "opening", {"count": 1_000_000}, kinds=("ours",)),
     Job("ask", "peers", FILES),
     Job("ask-file", "peers", FILES | {"path": "README.md"}),
+    Job("posts", "remote", FILES | {"over": "http", "count": 1_000}, kinds=("ours",)),
+    Job("posts-64", "remote", FILES | {"over": "http", "count": 1_000, "inflight": 64}, kinds=("ours",)),
     Job("policy", "guard", {"work": "decisions", "count": 50_000}, kinds=("ours",)),
     Job("audit", "guard", {"work": "audit", "count": 2_000}, kinds=("ours",)),
     Job("workspace", "guard", {"work": "files", "count": 2_000}, kinds=("ours",)),
@@ -191,7 +193,17 @@ ROWS = (
     Row("… as a part of json.loads of the lines", "inspect-stats", "ratio", "x", (Target("ours", "most", 0.5),)),
     Row("5,000 requests one by one, p50", "ask", "p50_us", "µs", _most(0.7)),
     Row("… answered from a real file, p50", "ask-file", "p50_us", "µs", compared=False),
-    Row("policy decisions, ten rules and four grants", "policy", "per_second", "decisions/s"),
+    Row(
+        "requests over HTTP answered by POST, one by one, p50", "posts", "p50_us", "µs", (Target("ours", "most", 600),)
+    ),
+    Row("… 64 in flight", "posts-64", "requests_per_second", "requests/s", (Target("ours", "least", 2_000),)),
+    Row(
+        "policy decisions, ten rules and four grants",
+        "policy",
+        "per_second",
+        "decisions/s",
+        (Target("ours", "least", 200_000),),
+    ),
     Row("audit of one operation, on the disk", "audit", "durable_us", "µs"),
     Row("… not forced to the disk", "audit", "written_us", "µs"),
     Row("a file read through the workspace, p50", "workspace", "read_us", "µs"),

@@ -5,7 +5,7 @@ import json
 import sys
 
 from bench.peers.drive import drive
-from bench.peers.ours_client import Editor
+from bench.peers.ours_client import Editor, workspace_options
 from bench.peers.served import scheme, served
 from dragoman import connect
 
@@ -14,7 +14,7 @@ async def main() -> None:
     """Start the server, do the work, print the figures."""
     specification = json.loads(sys.argv[1])
     with served(sys.argv[2:]) as address:
-        async with connect(scheme(address, specification["over"])) as agent:
+        async with connect(scheme(address, specification["over"]), **workspace_options(specification)) as agent:
             print(json.dumps(await drive(specification, Editor(agent, specification.get("cwd") or "."))), flush=True)
 
 
