@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import types
+from pathlib import Path
+
+import pytest
 
 door = importlib.import_module("dragoman")
 
@@ -55,6 +59,31 @@ def test_opening_the_door_imports_nothing_expensive() -> None:
     unavoidable = loaded_by("import asyncio, msgspec")
     assert EXPENSIVE & loaded_by("import dragoman") - unavoidable == set()
     assert EXPENSIVE - unavoidable, "the list has become empty: nothing is checked"
+
+
+# What `run` and `agent` do without on one machine. What only a host, a remote agent, an MCP server or a failure needs
+# is loaded when it is needed.
+NOT_FOR_LOCAL_WORK = {
+    "email", "http.client", "httpx", "mcp", "prompt_toolkit", "pygments", "rich", "socketserver", "textual",
+    "urllib.request", "uvicorn", "websockets", "dragoman.cli.host_client", "dragoman.host", "dragoman.registry",
+    "dragoman.transport.remote", "dragoman.web",
+}  # fmt: skip
+
+
+AGENT = [str(Path(sys.executable).with_name("dragoman")), "agent", "everything"]
+RUN = [AGENT[0], "run", "--prompt", "hi"]
+
+
+@pytest.mark.parametrize("command", [AGENT, [*RUN, "--", *AGENT], [*RUN, "--no-store", "--", *AGENT]])
+def test_a_command_on_this_machine_loads_nothing_of_hosts(command: list[str], tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-X", "importtime", *command],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")},
+    )  # fmt: skip
+    loaded = {line.rpartition("|")[2].strip() for line in run.stderr.splitlines() if line.startswith("import time:")}
+    assert "dragoman.engine.connection" in loaded
+    assert NOT_FOR_LOCAL_WORK & loaded == set()
 
 
 def test_opening_the_door_does_not_load_the_faces() -> None:

@@ -8,13 +8,15 @@ import asyncio
 import io
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dragoman.cli.host_client.store import HostStore
 from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.ids import now
 from dragoman.schema.base import encode
 from dragoman.store.contract import FORMAT, Entry, EntryKind
+
+if TYPE_CHECKING:
+    from dragoman.cli.host_client.store import HostStore
 
 # The kind of the last line. It is not in the log: an exit code belongs to a command, not to a session.
 RESULT_KIND = "result"
