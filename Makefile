@@ -32,7 +32,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(TEST_TI
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: run test system-packages check suite test-all fuzz kill-run attack-run fault-run interop editors-check check-faults conformance bench docs picture site clean help
+.PHONY: run test system-packages check suite test-all fuzz kill-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -98,6 +98,9 @@ conformance: $(VENV)/.dev ## check our agents, translate and attach: all MUST pa
 
 bench: $(VENV)/.run ## speed next to the official SDKs, as a table with ratios
 	$(BIN)/python -m bench.run
+
+soak: $(VENV)/.dev ## a host with 200 sessions and 1,000 clients for MINUTES=30: memory and descriptors must stay level
+	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),30)
 
 docs: $(VENV)/.dev ## write the generated pages again: docs/generate/NAME.py prints docs/NAME.md
 	@for script in $(filter-out %/terminal_picture.py,$(wildcard docs/generate/*.py)); do \

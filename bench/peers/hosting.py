@@ -41,7 +41,7 @@ class Host:
     def __init__(self, url: str, pid: int) -> None:
         self.url = url
         self.port = urlsplit(url).port or 0
-        self._pid = pid
+        self.pid = pid
 
     @property
     def socket_url(self) -> str:
@@ -51,13 +51,13 @@ class Host:
     @property
     def resident(self) -> int:
         """Bytes of memory that it has."""
-        with open(f"/proc/{self._pid}/statm") as file:
+        with open(f"/proc/{self.pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
     @property
     def cpu(self) -> float:
         """Seconds of CPU time that it used."""
-        with open(f"/proc/{self._pid}/stat") as file:
+        with open(f"/proc/{self.pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

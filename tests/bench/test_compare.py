@@ -6,6 +6,7 @@ from bench import instructions
 from bench.chart import chart
 from bench.compare import more_is_better, regressions
 from bench.rows import ROWS, Row, Target
+from bench.soak import Sample, growth
 from bench.table import Measurements
 
 RATE = Row("streaming", "stream", "rate", "messages/s")
@@ -69,3 +70,11 @@ def test_counts_are_shown_next_to_earlier_ones() -> None:
 
 def test_every_row_says_which_direction_is_better() -> None:
     assert {row.title for row in ROWS if row.unit.endswith("/s") and not more_is_better(row)} == set()
+
+
+def test_a_soak_compares_the_end_with_the_time_after_the_start() -> None:
+    start = [Sample(0, 50.0, 100, 0)] * 2
+    level = [Sample(1, 80.0, 200, 1)] * 8
+    leaking = [Sample(number, 80.0 + number, 200 + number, number) for number in range(8)]
+    assert growth(start + level) == (1.0, 1.0)
+    assert min(growth(start + leaking)) > 1.02
