@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from dragoman.roles.client.turn import ClientTurn as ClientTurn
     from dragoman.roles.client.workspace import WorkspaceAccess as WorkspaceAccess
     from dragoman.roles.client.workspace import WorkspaceUse as WorkspaceUse
+    from dragoman.roles.proxy.chain import Chain as Chain
+    from dragoman.roles.proxy.component import Component as Component
     from dragoman.roles.proxy.proxy import Forward as Forward
     from dragoman.roles.proxy.proxy import Proxy as Proxy
     from dragoman.session.message import Message as Message
@@ -55,8 +57,10 @@ _HOMES = {
     "Agent": "roles.agent.agent",
     "AgentExited": "errors",
     "Answer": "roles.agent.turn",
+    "Chain": "roles.proxy.chain",
     "ClientSession": "roles.client.session",
     "ClientTurn": "roles.client.turn",
+    "Component": "roles.proxy.component",
     "ConnectionFailed": "errors",
     "DragomanError": "errors",
     "ElicitationAnswer": "roles.agent.elicitation",
@@ -98,8 +102,10 @@ __all__ = [
     "Agent",
     "AgentExited",
     "Answer",
+    "Chain",
     "ClientSession",
     "ClientTurn",
+    "Component",
     "ConnectionFailed",
     "DragomanError",
     "ElicitationAnswer",

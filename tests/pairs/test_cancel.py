@@ -234,7 +234,7 @@ async def test_requests_of_an_emulator_are_cancelled_too() -> None:
 
 
 @pytest.mark.parametrize("agent", ["v1", "banjo"])
-async def test_cancelling_a_claimed_request_cancels_its_handler_and_the_agents_request(agent: str) -> None:
+async def test_cancelling_a_claimed_request_cancels_the_agents_request_whose_answer_ends_it(agent: str) -> None:
     proxy = Proxy(client_dialect="v1", agent_dialect=agent)
 
     @proxy.from_client("session/load")
@@ -251,7 +251,8 @@ async def test_cancelling_a_claimed_request_cancels_its_handler_and_the_agents_r
     client.send(call("load", "session/load", WORDS["v1"].load("s", CWD)))
     asked = await server.expect(method="session/load")
     client.send(note(TAKE_BACK, {"requestId": "load"}))
-    await server.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
+    taken_back = await server.expect(method=TAKE_BACK, params={"requestId": asked["id"]})
+    server.send({"jsonrpc": "2.0", "id": taken_back["params"]["requestId"], "error": {**CANCELLED, "message": "so"}})
     await client.expect(id="load", error=CANCELLED)
     await left.close()
     await running

@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "hosts": "list, add and remove hosts; choose the default host",
     "tokens": "create, list and revoke access tokens for your host",
     "translate": "connect an editor and an agent that use different dialects",
+    "conduct": "run a chain of proxies before an agent",
     "mcp": "offer an agent as an MCP server; list and test MCP servers",
     "agent": "run the built-in test agent on standard input and output",
     "agents": "list, add and remove agents; choose the default agent",

@@ -9,12 +9,14 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from dragoman.config import host_section
+from dragoman.config.chains_section import ChainSection, read_chains
 from dragoman.config.host_section import HostSection, NamedHost
 from dragoman.config.lsp_section import ServerSection, read_servers
 from dragoman.config.private_files import file_lock, write_private
@@ -30,7 +32,7 @@ VERSION = 1
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_RULE = "use letters, digits, - and _ in a name, starting with a letter or a digit"
 
-_TOP_KEYS = ("version", "default", "store", "agents", "host", "hosts", "default_host", "registry", "lsp")
+_TOP_KEYS = ("version", "default", "store", "agents", "host", "hosts", "default_host", "registry", "lsp", "chains")
 
 
 class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the file."""
 
-    agents: Mapping[str, NamedAgent] = {}
+    agents: Mapping[str, NamedAgent] = {}  # with each chain as an agent that `dragoman conduct` runs
     default: str = ""
     store: bool = True  # whether commands store sessions
     host: HostSection = HostSection()  # settings of `dragoman serve`
@@ -62,6 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     default_host: str = ""
     registry: RegistrySection = RegistrySection()  # where agents are installed from
     lsp: Mapping[str, ServerSection] = {}  # language servers
+    chains: Mapping[str, ChainSection] = {}  # proxies before an agent
 
 
 def load_config(path: str) -> Config:
@@ -206,8 +209,14 @@ def _read_document(reader: TomlReader, document: dict[str, Any]) -> Config:
         reader.add_fault(("version",), f"unsupported version; this Dragoman reads version {VERSION}")
     tables = reader.read_table(document.get("agents", {}), ("agents",), "agents are written as [agents.NAME]")
     agents = {name: _read_agent(reader, name, table) for name, table in tables.items()}
+    chains = read_chains(reader, document.get("chains", {}), NAME_PATTERN.fullmatch, NAME_RULE)
+    for name in chains:
+        if name in agents:
+            reader.add_fault(("chains", name), f"there is an agent {name} too; give one of them another name")
+    agents |= {name: _chain_agent(name) for name in chains}
     hosts = host_section.read_hosts(reader, document.get("hosts", {}), NAME_PATTERN.fullmatch, NAME_RULE)
     return Config(
+        chains=chains,
         agents={name: agent for name, agent in agents.items() if agent is not None},
         default=_read_default(reader, document, "default", "agent", agents),
         store=reader.read_bool(document.get("store", True), ("store",)),
@@ -238,6 +247,11 @@ def _read_agent(reader: TomlReader, name: str, table: Any) -> NamedAgent | None:
     if not table.get("command"):
         reader.add_fault((*path, "command") if "command" in table else path, "command must say what to start")
     return NamedAgent(name=name, **(members or {})) if len(reader.faults) == before else None
+
+
+def _chain_agent(name: str) -> NamedAgent:
+    """Return a chain as an agent."""
+    return NamedAgent(name=name, command=sys.executable, args=("-m", "dragoman", "conduct", "--chain", name))
 
 
 _AGENT_KEYS = member_readers(NamedAgent, dialect=TomlReader.read_dialect)

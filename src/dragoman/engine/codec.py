@@ -88,10 +88,12 @@ def with_unknown_members(params: Any, source: Any) -> Any:
 class PeerCodec:
     """The codec for one peer's dialect; `side` is the side we play."""
 
-    __slots__ = ("_kind_by_code", "_native", "dialect", "is_native", "side")
+    __slots__ = ("_is_internal", "_kind_by_code", "_native", "dialect", "is_native", "side")
 
-    def __init__(self, dialect: Dialect, side: Side) -> None:
+    def __init__(self, dialect: Dialect, side: Side, is_internal: bool = False) -> None:
+        """An internal peer is a part of this program: what it says is in the vocabulary, with our side data."""
         self.dialect = dialect
+        self._is_internal = is_internal
         self.side = side
         self._native = dialect.native
         self.is_native = dialect.is_native
@@ -103,6 +105,8 @@ class PeerCodec:
 
     def lift_call(self, method: str, params: Any, has_side_data: bool) -> tuple[str, Method | None, Any]:
         """Translate a call of the peer; return its method, its row and its params (raw or values)."""
+        if self._is_internal:
+            return method, METHODS.get((self.side, method)), params
         if self.is_native and not has_side_data:
             row = METHODS.get((self.side, method))
             if row is not None:  # banjo's extra members fail strict decoding, and are then lifted by lift_raw_params
@@ -115,7 +119,8 @@ class PeerCodec:
 
     def lift_raw_params(self, method: str, source: Any) -> Any:
         """Return raw params as plain values of the vocabulary, with banjo's extra v1 members translated."""
-        return self.dialect.lift_call(self.side, method, json_values(source))[1]
+        values = json_values(source)
+        return values if self._is_internal else self.dialect.lift_call(self.side, method, values)[1]
 
     def lower_call(self, method: str, params: Any) -> tuple[str, bytes]:
         """Translate a call of ours into the peer's dialect."""
@@ -126,7 +131,8 @@ class PeerCodec:
 
     def lift_result(self, method: str, result: Any, has_side_data: bool) -> Any:
         """Translate the result of a request of ours (raw or values)."""
-        if self._native is not None and not has_side_data and method not in self._native.translated_results:
+        is_plain = self._native is not None and not has_side_data and method not in self._native.translated_results
+        if is_plain or self._is_internal:
             return result
         source = json_values(result)
         hosted = _host_capabilities(source) if has_side_data and method == "initialize" else {}

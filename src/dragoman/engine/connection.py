@@ -96,7 +96,7 @@ class Connection:
 
     def set_dialect(self, peer_dialect: Dialect) -> None:
         """Set the peer's dialect for the life of this connection."""
-        self.sender.codec = PeerCodec(peer_dialect, self.side)
+        self.sender.codec = PeerCodec(peer_dialect, self.side, self.sender.trusts_side_data)
         self.peer.emulator = emulator = peer_dialect.open_emulator(self.side.other, self.settings)
         self.sender.emulation = None if emulator is None else Emulation(self, emulator)
 
@@ -294,7 +294,10 @@ class Connection:
         try:
             if method is UNSET:
                 sender.process_answer(envelope, frame)
-                return None
+                if sender.hold is None:
+                    return None
+                held, sender.hold = sender.hold, None
+                return held
             if self.tap is not None:
                 is_taken, waiting = self.tap(envelope, frame)
                 if is_taken:

@@ -149,6 +149,11 @@ def to_protocol_error(exception: BaseException) -> ProtocolError:
     )
 
 
+def refuse_unknown(incoming: Incoming, done: DoneCallback) -> None:
+    """Answer a method that nobody handles here."""
+    done(None, ProtocolError(Kind.METHOD_NOT_FOUND, f"{incoming.method} is unknown here", {"method": incoming.method}))
+
+
 def cancelled_error() -> ProtocolError:
     """Return the error that answers a cancelled request."""
     return ProtocolError(Kind.CANCELLED, "the request was cancelled")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
@@ -116,6 +116,9 @@ class Sender:
         self._reported: set[str] = set()
         self.pending = PendingRequests()
         self.resume_reading: Callable[[], None] = lambda: None  # lets the reader go on past the inbox's limit
+        # Whether the peer is a part of this program, so that what stands under our own key is from us.
+        self.trusts_side_data: bool = getattr(transport, "is_internal", False)
+        self.hold: Awaitable[None] | None = None  # set by a callback: await it before the next message
         self._failure: BaseException | None = None  # why no request can be answered any more
 
     def fail(self, error: BaseException) -> None:

@@ -29,10 +29,19 @@ def memory_pair(limit: int | None = None, stall: float = WRITE_STALL) -> tuple[M
     return left, right
 
 
+def internal_pair(name: str, other: str) -> tuple[MemoryTransport, MemoryTransport]:
+    """Return two joined ends between parts of this program; each is called by its peer's name."""
+    left, right = memory_pair(HIGH_WATER)
+    left.peer, right.peer = other, name
+    left.is_internal = right.is_internal = True
+    return left, right
+
+
 class MemoryTransport:
     """One end of a pair in memory."""
 
     _other: MemoryTransport
+    is_internal = False  # whether both ends are parts of this program, which trust each other
 
     def __init__(self, name: str, limit: int | None, stall: float) -> None:
         self.peer = name

@@ -64,7 +64,7 @@ async def test_a_client_of_a_later_version_is_answered_with_version_1(agent: str
 async def test_a_turn_is_waited_for_only_briefly_after_the_end_of_input(
     dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.roles.proxy.relay.EOF_GRACE", 0.05)
+    monkeypatch.setattr("dragoman.roles.proxy.last_answers.EOF_GRACE", 0.05)
     async with translated_editor(dialect) as (editor, agent, running):
         editor.peer.send(call(1, "initialize", HELLO))
         agent.send(reply(await agent.expect(method="initialize"), WORDS[dialect].introduction))

@@ -14,7 +14,7 @@ import msgspec
 from dragoman.dialect.dialects import dialect_of_version
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.roles.client.callbacks import AskElicitation, AskPermission, LoginRunner, UserCallbacks
-from dragoman.roles.client.dial import Dialer
+from dragoman.roles.client.dial import Dialer, OpensTransport
 from dragoman.roles.client.offers import Functions
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import SessionSettings
@@ -45,7 +45,7 @@ SESSION_CAPABILITIES = types.ClientSessionCapabilities(
 
 # A class that is called like a function: `async with connect(...) as agent:`.
 class connect:
-    """Connect to an agent: a command (a str or its arguments), an address, or a transport; use `async with`.
+    """Connect to an agent: a command (a str or its arguments), an address, a transport or a `Chain`; use `async with`.
 
     Addresses are `unix:/path`, `tcp://127.0.0.1:port`, and URLs: `wss://` for WebSocket, `https://` for Streamable
     HTTP (or WebSocket with `upgrade`). For URLs, `token` is sent as a bearer token and `headers` with every
@@ -78,7 +78,7 @@ class connect:
 
     def __init__(
         self,
-        target: str | Sequence[str] | Transport | None = None,
+        target: str | Sequence[str] | Transport | OpensTransport | None = None,
         *,
         capable: Iterable[str] = (),
         name: str = "dragoman",

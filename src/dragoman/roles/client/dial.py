@@ -9,7 +9,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -48,6 +48,18 @@ RETRY_TIMEOUT = 20.0
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
 
 
+@runtime_checkable
+class OpensTransport(Protocol):
+    """Something that runs in this process and is connected to as an agent, such as a `Chain`."""
+
+    peer: str
+
+    async def open_transport(
+        self, report: Callable[[str], None] | None, stderr: Callable[[bytes], None] | None
+    ) -> Transport:
+        """Start it; return the client's end."""
+
+
 class ConnectedAgent(msgspec.Struct, eq=False):
     """An agent that was initialized: its connection, its answer and its folder."""
 
@@ -67,7 +79,7 @@ class Dialer:
 
     def __init__(
         self,
-        target: str | Sequence[str] | Transport,
+        target: str | Sequence[str] | Transport | OpensTransport,
         *,
         dialect: str = "auto",
         cwd: str,
@@ -360,6 +372,8 @@ class Dialer:
                 stderr=self._stderr,
                 sandbox=self.sandbox,
             )
+        elif isinstance(self._target, OpensTransport):
+            transport = await self._target.open_transport(self.report, self._stderr)
         else:
             transport = self._target
         connection = Connection(

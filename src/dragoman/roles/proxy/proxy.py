@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import sys
@@ -10,20 +11,19 @@ from difflib import get_close_matches
 from typing import Any, Protocol, TypeVar, get_type_hints
 
 from dragoman.dialect.emulator import SessionIds
-from dragoman.engine.codec import decode_as, with_unknown_members
+from dragoman.engine.codec import json_values, with_unknown_members
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
-from dragoman.engine.loop import run as run_loop
-from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
+from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError, TransportClosed
 from dragoman.roles.client.callbacks import is_login_run, run_agent_login
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.offers import Functions
+from dragoman.roles.proxy.functions import FunctionHost, ProxyFunctions, Rewrite, typed_result
 from dragoman.roles.proxy.relay import Relay, write_stderr
-from dragoman.schema.initialize import InitializeParams
+from dragoman.roles.proxy.relay_functions import RelayFunctions
 from dragoman.schema.methods import METHODS, Method, find_method
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
-from dragoman.transport.stdio import stdio
 
 # How long an agent may take to answer initialize. The first start of some agents downloads them
 # (docs/protocol/peers.md#slow-start), and one that is started again in another dialect is slower still. Seconds.
@@ -37,11 +37,17 @@ class Forward(Protocol[R_co]):
     """The second argument of a proxy's function: call it with the params to pass the message on.
 
     For a request, `await forward(params)` returns the result, as in `Forward[PromptResult]`. For a notification, a
-    `Forward[None]`, there is nothing to wait for.
+    `Forward[None]`, there is nothing to wait for. `notify_client` and `notify_agent` send other notifications.
     """
 
     def __call__(self, params: Any, /) -> Awaitable[R_co]:
         """Send the message on, with these params."""
+
+    def notify_client(self, method: str, params: Any) -> None:
+        """Send a notification towards the client."""
+
+    def notify_agent(self, method: str, params: Any) -> None:
+        """Send a notification towards the agent."""
 
 
 F = TypeVar("F", bound=Callable[[Any, Forward[Any]], Any])
@@ -73,6 +79,7 @@ class Proxy:
         self._agent_dialect = agent_dialect
         self._tools = tools
         self._claims: dict[tuple[Side, str], Callable[..., Any]] = {}
+        self._rewrites: list[Rewrite] = []
 
     def from_client(self, method: str) -> Callable[[F], F]:
         """Decorator: handle a method that the client calls."""
@@ -95,46 +102,69 @@ class Proxy:
 
         return register
 
-    def run(self, command: str | Sequence[str]) -> None:
-        """Serve one client over standard input and output, in front of the agent that the command starts."""
+    def on_message(self, rewrite: Rewrite) -> Rewrite:
+        """Decorator: see every message that passes, in both directions, as JSON, and return other JSON or None."""
+        self._rewrites.append(rewrite)
+        return rewrite
 
-        async def serve() -> None:
-            await self.serve(stdio(), command, report=lambda text: print(f"{self.name}: {text}", file=sys.stderr))
+    def extend(self, functions: ProxyFunctions) -> Callable[[], Awaitable[None]]:
+        """Add the functions of this proxy to a chain."""
+        self.claim_calls(functions)
+        functions.rewrites.extend(self._rewrites)
+        return _release_nothing
 
-        try:
-            if is_login_run(os.environ):
-                sys.exit(run_loop(run_agent_login(command, os.environ)))
-            run_loop(serve())
-        except KeyboardInterrupt:
-            sys.exit(130)
+    @property
+    def needs_relay(self) -> bool:
+        """Whether this proxy needs a relay with two connections of its own, for the MCP servers it offers."""
+        return bool(self._tools)
 
-    async def serve(
-        self,
-        transport: Transport,
-        agent: str | Sequence[str] | Transport,
-        *,
-        report: Callable[[str], None] | None = None,
-    ) -> BaseException:
-        """Serve the client on this transport until it or the agent disconnects; return the reason."""
-        report = report or (lambda _: None)
-        relay = Relay(
-            transport,
-            Dialer(agent, dialect=self._agent_dialect, cwd=os.getcwd(), report=report, stderr=write_stderr),
-            client_dialect=self._client_dialect,
-            report=report,
-        )
-        for (receiver, method), function in self._claims.items():
-            relay.claim(receiver, method, _claim_handler(relay, receiver, function))
+    @property
+    def fits_relay(self) -> bool:
+        """Whether this proxy can work on a relay: it does not see every message."""
+        return not self._rewrites
+
+    def extend_relay(self, relay: Relay) -> Callable[[], Awaitable[None]]:
+        """Add the functions of this proxy to a relay; return the function that releases what they use."""
+        self.claim_calls(RelayFunctions(relay))
         if not self._tools:
-            return await relay.run()
+            return _release_nothing
         from dragoman.roles.proxy.mcp_servers import RelayServers
 
         servers = RelayServers(relay, self._tools)
         servers.claim()
-        try:
-            return await relay.run()
-        finally:
-            await servers.close()
+        return servers.close
+
+    def claim_calls(self, functions: FunctionHost) -> None:
+        """Register the functions of this proxy where they run."""
+        for (receiver, method), function in self._claims.items():
+            functions.claim(receiver, method, _claim_handler(functions, receiver, function))
+
+    def run(self, command: str | Sequence[str] | None = None) -> None:
+        """Serve one client over standard input and output, in front of the agent that the command starts.
+
+        Without a command, serve a conductor: run as one proxy of its chain.
+        """
+        from dragoman.roles.proxy.chain import Chain
+
+        chain = Chain([self], agent=command, client_dialect=self._client_dialect, agent_dialect=self._agent_dialect)
+        chain.run()
+
+    async def serve(
+        self,
+        transport: Transport,
+        agent: str | Sequence[str] | Transport | None,
+        *,
+        report: Callable[[str], None] | None = None,
+    ) -> BaseException:
+        """Serve the client on this transport until it or the agent disconnects; return the reason."""
+        from dragoman.roles.proxy.chain import Chain
+
+        chain = Chain([self], agent=agent, client_dialect=self._client_dialect, agent_dialect=self._agent_dialect)
+        return await chain.serve(transport, report=report)
+
+
+async def _release_nothing() -> None:
+    pass
 
 
 def _unknown_method(receiver: Side, method: str) -> str:
@@ -165,30 +195,56 @@ def _check_params_type(function: Callable[..., Any], row: Method) -> None:
         )
 
 
-def _claim_handler(relay: Relay, receiver: Side, function: Callable[..., Any]) -> Handler:
-    def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
-        source = incoming.values
-        raw_results: list[Any] = []  # the target's answer, with unknown members
+class _BoundForward:
+    """What a function of a proxy gets to pass a call on."""
 
-        async def request(params: Any) -> Any:
-            if receiver is Side.AGENT and incoming.method == "initialize":  # this starts the agent
-                raw_results[:] = [await relay.start_agent(decode_as(InitializeParams, params), params)]
+    def __init__(self, functions: FunctionHost, receiver: Side, incoming: Incoming) -> None:
+        self._functions = functions
+        self._receiver = receiver
+        self._incoming = incoming
+        self._source = incoming.values
+        self.raw_result: Any = None  # the answer with unknown members
+
+    def __call__(self, params: Any, /) -> Awaitable[Any]:
+        params = with_unknown_members(params, self._source)
+        if self._incoming.is_request:
+            return self._request(params)
+        return self._functions.notify(self._receiver, self._incoming.method, params) or _NoWait()
+
+    def notify_client(self, method: str, params: Any) -> None:
+        self._functions.notify(Side.CLIENT, method, params)
+
+    def notify_agent(self, method: str, params: Any) -> None:
+        self._functions.notify(Side.AGENT, method, params)
+
+    async def _request(self, params: Any) -> Any:
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any, error: ProtocolError | None) -> None:
+            if answered.done():
+                return
+            if error is None:
+                answered.set_result(result)
             else:
-                raw_results[:] = [await relay.connection_to(receiver).request_raw(incoming.method, params)]
-            return decode_as(incoming.row.result if incoming.row is not None else None, raw_results[0])
+                answered.set_exception(error)
 
-        def forward(params: Any) -> Awaitable[Any]:
-            params = with_unknown_members(params, source)
-            if incoming.is_request:
-                return request(params)
-            target = relay.connection_to(receiver)
-            target.notify(incoming.method, params)
-            outbox = target.sender.outbox
-            return outbox.throttle() if outbox.should_throttle else _NoWait()
+        incoming = self._incoming
+        call = self._functions.request(self._receiver, incoming.method, params, done, getattr(incoming, "call", None))
+        try:
+            result = await answered
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        self.raw_result = json_values(result)
+        return typed_result(self._receiver, incoming.method, self.raw_result)
 
+
+def _claim_handler(functions: FunctionHost, receiver: Side, function: Callable[..., Any]) -> Handler:
+    def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        forward = _BoundForward(functions, receiver, incoming)
         answer = function(incoming.params, forward)
         if inspect.isawaitable(answer):
-            return _answer_when_done(answer, done, raw_results)
+            return _answer_when_done(answer, done, forward)
         done(answer, None)
         return None
 
@@ -202,9 +258,9 @@ class _NoWait:
         return iter(())
 
 
-async def _answer_when_done(work: Awaitable[Any], done: DoneCallback, raw_results: list[Any]) -> None:
+async def _answer_when_done(work: Awaitable[Any], done: DoneCallback, forward: _BoundForward) -> None:
     answer = await work
-    done(with_unknown_members(answer, raw_results[0]) if raw_results else answer, None)
+    done(answer if forward.raw_result is None else with_unknown_members(answer, forward.raw_result), None)
 
 
 async def translate(

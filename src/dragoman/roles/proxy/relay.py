@@ -5,10 +5,8 @@ sender.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,26 +16,21 @@ from dragoman.dialect.dialects import load_dialect
 from dragoman.dialect.emulator import SessionIds
 from dragoman.dialect.narrow import NARROWED_METHODS
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
-from dragoman.engine.connection import EOF_GRACE, Connection
+from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.client.callbacks import mark_login_methods
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
+from dragoman.roles.proxy.last_answers import LastAnswers
 from dragoman.roles.proxy.lost_members import LostMembers, initialize_losses
 from dragoman.roles.proxy.text_chunk_tap import text_chunk_tap
 from dragoman.schema.base import encode
+from dragoman.schema.initialize import InitializeParams
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.wire.envelope import Envelope, Id, encode_call, encode_error, encode_result
-
-# How long a client that closed its input still gets answers other than that of a turn: some agents install themselves
-# before the first answer (docs/protocol/peers.md#slow-start). Seconds.
-ANSWER_TIMEOUT = 120.0
-
-# How often to check meanwhile whether the client still reads. Seconds.
-POLL_INTERVAL = 0.2
 
 # The protocol version of the vocabulary. A client that asks for a later one is answered with it.
 VERSION = 1
@@ -96,10 +89,7 @@ class Relay:
             report=report,
         )
         self._lost = LostMembers(self.client.sender.report_once)
-        self._answer_forwarded = asyncio.Event()  # set when a forwarded request has its answer
-        self._is_client_reading: Callable[[], bool] | None = getattr(transport, "has_reader", None)
-        if self._is_client_reading is not None:
-            self.client.on_eof = self._finish_answers
+        self._last_answers = LastAnswers(self.client, self._has_open_requests)
 
     def claim(self, receiver: Side, method: str, handler: Handler) -> None:
         """Handle the calls of a method to `receiver` with this handler; before `run`."""
@@ -124,25 +114,6 @@ class Relay:
             await self.client.close()
         assert self.client.failure is not None
         return self.client.failure
-
-    async def _finish_answers(self) -> None:
-        """Wait for answers while the client reads, although its input has ended; for the end of a turn only briefly."""
-        self.client.note_peer_eof()
-        assert self._is_client_reading is not None
-        loop = asyncio.get_running_loop()
-        deadline, turn_deadline = loop.time() + ANSWER_TIMEOUT, loop.time() + EOF_GRACE
-        while self._has_open_requests() and self._is_client_reading() and loop.time() < deadline:
-            if self._has_open_requests(besides=_PROMPT):
-                turn_deadline = loop.time() + EOF_GRACE
-            elif loop.time() >= turn_deadline:
-                break
-            if self.client.running_requests.is_busy:
-                await self.client.running_requests.wait_finished(POLL_INTERVAL)
-                continue
-            self._answer_forwarded.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_INTERVAL):
-                    await self._answer_forwarded.wait()
 
     def _has_open_requests(self, besides: str = "") -> bool:
         """Return whether requests of the client are open, besides those of a method."""
@@ -172,19 +143,27 @@ class Relay:
         """Start the agent with the client's capabilities; return its answer as plain JSON."""
         if self._agent is not None:
             raise _already_initialized()
-        claimed = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
-        handlers: dict[str, Handler] = {"$/cancel_request": self._cancel_handler(Side.CLIENT), **claimed}
-        if params.protocol_version > VERSION:  # some agents refuse a version that they do not know
-            params = msgspec.structs.replace(params, protocol_version=VERSION)
-        side = json_values(params.meta or {}).get("dragoman", {})
-        if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
-            self._dialer.cwd = side["workingDirectory"]
-        if "mcpServers" in side and not self._dialer.has_one_folder:  # they may hold secrets
-            meta = {**params.meta, "dragoman": {**side, "mcpServers": []}}
-            params = msgspec.structs.replace(params, meta=meta)
+        params = agent_params(self._dialer, params)
         spoken = self.client.dialect
         first_try = spoken.name if spoken.official else ""
+        handlers = self._agent_handlers()
         connected = await self._dialer.start(params, handlers, self.forward_to_client, raw_params, first_try=first_try)
+        return self._adopt(connected, raw_params)
+
+    def _agent_handlers(self) -> dict[str, Handler]:
+        claimed = {method: handler for (side, method), handler in self._claims.items() if side is Side.CLIENT}
+        return {"$/cancel_request": self._cancel_handler(Side.CLIENT), **claimed}
+
+    def adopt(self, connected: ConnectedAgent, raw_params: Any) -> Any:
+        """Take over an agent that was initialized with these params; return its answer as plain JSON."""
+        connected.connection.handlers.update(self._agent_handlers())
+        connected.connection.fallback = self.forward_to_client
+        self.client.peer.note_initialize(raw_params)
+        values = self._adopt(connected, raw_params)
+        self.client.peer.note_initialize_result(values)
+        return values
+
+    def _adopt(self, connected: ConnectedAgent, raw_params: Any) -> Any:
         self._agent = connected
         assert self.client.sender.codec is not None
         self.same_dialect = self.client.sender.codec.dialect.name == self._dialer.dialect
@@ -201,10 +180,7 @@ class Relay:
             ends = connected.connection.dialect, json_values(raw_params), self.client.dialect
             for line in initialize_losses(*ends, connected.initialize_values):
                 self.report(line)
-        values = connected.initialize_values
-        if connected.initialize_result.protocol_version > VERSION:
-            values = {**values, "protocolVersion": VERSION}
-        return mark_login_methods(values)
+        return initialize_answer(connected)
 
     def _listen_to(self, agent: Connection) -> None:
         """Install the fastest tap for the agent's updates."""
@@ -233,7 +209,7 @@ class Relay:
             if native is not None and method == "session/update" and native.is_incomplete(frame):
                 return False, None  # the codec completes it
             target = self.connection_to(receiver)
-            if may_have_side_data(frame):
+            if not source.sender.trusts_side_data and may_have_side_data(frame):
                 envelope, frame = _strip_side_data(envelope)
             if envelope.id is UNSET:
                 if method == "$/cancel_request":
@@ -269,7 +245,7 @@ class Relay:
 
     def _forget_request(self, receiver: Side, origin: Id) -> None:
         self._forwarded.pop((receiver, origin), None)
-        self._answer_forwarded.set()
+        self._last_answers.note_answer()
 
     def connection_to(self, receiver: Side) -> Connection:
         """Return the connection to the client or to the agent."""
@@ -368,6 +344,27 @@ class Relay:
     def _report_narrowed_losses(self, method: str, params: Any) -> None:
         """Report what the client's dialect cannot carry of a message that was narrowed before."""
         self._lost.report_call(Side.CLIENT, method, json_values(params), self.client.dialect)
+
+
+def agent_params(dialer: Dialer, params: InitializeParams) -> InitializeParams:
+    """Return a client's params of initialize as its agent gets them; the client may name the agent's folder."""
+    if params.protocol_version > VERSION:  # some agents refuse a version that they do not know
+        params = msgspec.structs.replace(params, protocol_version=VERSION)
+    side = json_values(params.meta or {}).get("dragoman", {})
+    if isinstance(side.get("workingDirectory"), str) and side["workingDirectory"].startswith("/"):
+        dialer.cwd = side["workingDirectory"]
+    if "mcpServers" in side and not dialer.has_one_folder:  # they may hold secrets
+        meta = {**(params.meta or {}), "dragoman": {**side, "mcpServers": []}}
+        params = msgspec.structs.replace(params, meta=meta)
+    return params
+
+
+def initialize_answer(connected: ConnectedAgent) -> Any:
+    """Return an agent's answer to initialize, as a client gets it."""
+    values = connected.initialize_values
+    if connected.initialize_result.protocol_version > VERSION:
+        values = {**values, "protocolVersion": VERSION}
+    return mark_login_methods(values)
 
 
 def write_stderr(data: bytes) -> None:

@@ -1,0 +1,1 @@
+"""Proxies that ship with Dragoman: one module each."""

@@ -1,0 +1,74 @@
+"""Component: how one proxy of a chain is started, and what happens when it ends."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from dragoman.roles.proxy.functions import ProxyFunctions
+from dragoman.roles.proxy.relay import Relay
+
+OnExit = Literal["fail", "restart", "bypass"]
+
+ON_EXIT: tuple[OnExit, ...] = ("fail", "restart", "bypass")
+
+
+class InProcessProxy(Protocol):
+    """A proxy that runs in this process; `Proxy` is one."""
+
+    name: str
+
+    @property
+    def needs_relay(self) -> bool:
+        """Whether it needs a relay with two connections of its own."""
+
+    def extend_relay(self, relay: Relay) -> Callable[[], Awaitable[None]]:
+        """Add its handlers to a relay; return the function that releases what they use."""
+
+    def extend(self, functions: ProxyFunctions) -> Callable[[], Awaitable[None]]:
+        """Add its handlers for one chain; return the function that releases what they use."""
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """One proxy of a chain: a command, or a `Proxy` in this process.
+
+    `on_exit` says what happens when its process ends: "fail" ends the chain, "restart" starts the proxy again, and
+    "bypass" goes on without it. `env` is added to our environment.
+    """
+
+    proxy: str | Sequence[str] | InProcessProxy
+    name: str = ""
+    on_exit: OnExit = "fail"
+    env: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if self.on_exit not in ON_EXIT:
+            raise ValueError(f"on_exit is one of {', '.join(ON_EXIT)}, not {self.on_exit!r}")
+        if isinstance(self.proxy, str | Sequence) and not self.command:
+            raise ValueError("the command of a proxy is empty; give the command that starts it")
+
+    @property
+    def command(self) -> list[str]:
+        """The command line of its process; empty for a proxy in this process."""
+        if isinstance(self.proxy, str):
+            return shlex.split(self.proxy)
+        return list(self.proxy) if isinstance(self.proxy, Sequence) else []
+
+    @property
+    def in_process(self) -> InProcessProxy:
+        """The proxy in this process."""
+        assert not isinstance(self.proxy, str | Sequence)
+        return self.proxy
+
+    @property
+    def label(self) -> str:
+        """Its name, or that of its program."""
+        if self.name:
+            return self.name
+        if isinstance(self.proxy, str | Sequence):
+            return os.path.basename(self.command[0])
+        return self.proxy.name
