@@ -11,6 +11,7 @@ import pytest
 from dragoman import Chain, Proxy, connect
 from dragoman.config.config_file import parse_config
 from dragoman.errors import ConfigFault
+from dragoman.schema.content import TextContent
 from dragoman.schema.update import AgentMessageChunk
 from tests.acceptance.wire import Child
 from tests.cli.process import DRAGOMAN, dragoman, in_process
@@ -57,7 +58,7 @@ async def test_functions_and_processes_mix_in_a_chain_of_the_library(tmp_path: P
 
     @proxy.from_agent("session/update")
     def mark(params, forward):  # type: ignore[no-untyped-def]
-        if isinstance(params.update, AgentMessageChunk):
+        if isinstance(params.update, AgentMessageChunk) and isinstance(params.update.content, TextContent):
             params.update.content.text = f"[{params.update.content.text}]"
         return forward(params)
 

@@ -134,7 +134,7 @@ class ProxyFunctions:
         except Exception as error:
             self._report_failure(f"the handler of {method}", error)
             if call is not None:
-                call.finish(None, self._named(error))
+                call.finish(None, self._component_error(error))
             return None
         if has_task:
             if work is not None:
@@ -150,19 +150,19 @@ class ProxyFunctions:
                 if isinstance(error, PassedError):
                     call.finish(Envelope(error=error.raw), None)
                 else:
-                    call.finish(None, self._named(error))
+                    call.finish(None, self._component_error(error))
                 return
             try:
                 raw = result if type(result) is Raw else Raw(codec.lower_result(method, result))
             except Exception as fault:
                 self._report_failure(f"the answer to {method}", fault)
-                call.finish(None, self._named(fault))
+                call.finish(None, self._component_error(fault))
                 return
             call.finish(Envelope(result=raw), None)
 
         return done
 
-    def _named(self, error: BaseException) -> ProtocolError:
+    def _component_error(self, error: BaseException) -> ProtocolError:
         """Return the error of a function; one that it did not raise on purpose names this proxy."""
         known = to_protocol_error(error)
         if known.kind != Kind.INTERNAL_ERROR or "component" in (known.data or {}):

@@ -21,8 +21,10 @@ from dragoman.wire.envelope import Envelope, read_error
 _OPENS = methods_that("opens", "forks", "reopens")
 _ENDS = methods_that("ends")
 
-# How a session is opened again, the better way first: a load repeats the whole history.
-_REOPENING = ("session/resume", "session/load")
+# The last resort to open a session again.
+_REPEATS_HISTORY = "session/load"
+
+_REOPENING = sorted(methods_that("reopens"), key=lambda method: method == _REPEATS_HISTORY)
 
 _KEPT_MEMBERS = ("cwd", "mcpServers", "additionalDirectories")
 
@@ -73,7 +75,7 @@ class ReopenedSessions:
         if not can:
             report(f"{name} does not know the open sessions: the agent cannot open them again")
             return
-        self._reopening = set(self._params) if can[0] == "session/load" else set()
+        self._reopening = set(self._params) if can[0] == _REPEATS_HISTORY else set()
         try:
             for session, params in list(self._params.items()):
                 error = await self._reopen_one(can[0], {**params, "sessionId": session})

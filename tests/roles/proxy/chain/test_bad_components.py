@@ -136,7 +136,7 @@ async def test_an_agent_that_dies_is_named_in_every_open_request() -> None:
 
 @pytest.mark.item("BR-20")
 async def test_an_optional_proxy_that_dies_is_bypassed_from_then_on() -> None:
-    proxies = [
+    proxies: list[Any] = [
         raw_proxy("--mark", "1"),
         bad("--die", "_die", "--mark", "2", on_exit="bypass"),
         raw_proxy("--mark", "3"),
