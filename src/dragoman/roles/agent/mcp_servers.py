@@ -6,8 +6,9 @@ Loaded when a client names the first server.
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -47,7 +48,11 @@ async def open_toolbox(
     toolbox = Toolbox(
         servers,
         lambda server, report: channel_of(session, server, report),
-        ServerSettings(roots=session.roots, elicit=lambda params: elicit(session, params)),
+        ServerSettings(
+            roots=session.roots,
+            elicit=lambda params: elicit(session, params),
+            sample=None if session.tools.sample is None else partial(sample, session.tools.sample),
+        ),
         report=lambda server, text: session.connection.sender.report(f"MCP server {server}: {text}"),
         on_failed=on_failed,
         on_changed=on_changed,
@@ -76,6 +81,15 @@ def mcp_calls(connection: Connection, servers: Iterable[OfferedServer] = ()) -> 
     if found is None:
         found = _calls[connection] = McpCalls(lambda: connection, servers)
     return found
+
+
+async def sample(answer: Callable[[dict[str, Any]], Awaitable[Any]], params: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a sampling request: the members that the agent's function gives, or its text."""
+    given = await answer(params)
+    if isinstance(given, dict):
+        return given
+    content = {"type": "text", "text": str(given)}
+    return {"role": "assistant", "content": content, "model": "agent", "stopReason": "endTurn"}
 
 
 async def elicit(session: Session, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ Each call is a tool call of the turn. It asks for permission under its name (mcp
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -41,6 +41,7 @@ class SessionTools:
         self._prompts: list[McpPrompt] = []
         self._allowed: set[str] = set()  # names of tools that the user allowed for the whole session
         self._is_announced = False  # whether the client knows the session
+        self.sample: Callable[[dict[str, Any]], Awaitable[Any]] | None = None  # answers a server that asks the model
 
     def __bool__(self) -> bool:
         return self._toolbox is not None
