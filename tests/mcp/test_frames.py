@@ -16,6 +16,7 @@ from dragoman import Agent, Turn
 from dragoman.mcp.offers import OfferedServer
 from dragoman.mcp.provider import MAX_REQUESTS, Provider
 from dragoman.transport.memory import memory_pair
+from tests.mcp.servers import wait_for
 from tests.mcp.test_over_acp import META, Peer, offer, provider_frames
 from tests.roles.raw_client import new_session, updates
 
@@ -191,6 +192,7 @@ async def test_a_notification_reaches_only_its_active_request() -> None:
         for other in (*ended, "mcp-request:nobody"):
             progress(other, token, "not yours")
         progress(params["requestId"], token, "yours")
+        await wait_for(lambda: "yours (1)" in json.dumps(updates(client, "tool_call_update")))
         return {"result": {"content": [{"type": "text", "text": "hello"}], "resultType": "complete"}}
 
     client.answers["mcp/message"] = serve

@@ -236,14 +236,6 @@ class Agent:
         """
         return self._register_hook("sample", function)
 
-    async def _hosted_servers(self) -> list[Any]:
-        """Return the servers that this agent hosts, a new set for each connection."""
-        if not self._hosted:
-            return []
-        from dragoman.mcp.offers import build_server
-
-        return [await asyncio.to_thread(build_server, name, each) for name, each in self._hosted.items()]
-
     # --- messages ---------------------------------------------------------------------------------------------
 
     def on(self, method: str) -> Callable[[F], F]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -126,11 +125,8 @@ class SessionCalls:
 
     async def _open_tools(self, session: Session) -> None:
         """Connect the MCP servers that the client named, unless the agent does that itself."""
-        agent = self._agent
-        if agent.mcp:
-            if agent._has_hook("sample"):
-                session.tools.sample = partial(agent._call_hook, "sample", session)
-            await session.tools.open(session.mcp_servers)
+        if self._agent.mcp:
+            await session.tools.open(session.mcp_servers, self._agent)
 
     async def _reopen(self, params: Any) -> Session:
         session = await self._stored_session(params)

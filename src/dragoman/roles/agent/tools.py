@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.mcp.results import McpPrompt, McpResource, McpResult, McpTool, PromptMessage
     from dragoman.mcp.sdk import ServerFailed
     from dragoman.mcp.toolbox import ServerStatus, Toolbox
+    from dragoman.roles.agent.agent import Agent
     from dragoman.roles.agent.session import Session
     from dragoman.roles.agent.turn import Turn
     from dragoman.schema.mcp import McpServer
@@ -48,8 +50,10 @@ class SessionTools:
 
     # --- the servers ------------------------------------------------------------------------------------------
 
-    async def open(self, servers: Sequence[McpServer]) -> None:
+    async def open(self, servers: Sequence[McpServer], agent: Agent) -> None:
         """Open these servers instead of the ones before. A server that fails is shown to the user and left out."""
+        if agent._has_hook("sample"):
+            self.sample = partial(agent._call_hook, "sample", self._session)
         if self._toolbox is not None and self._toolbox.entries == list(servers):
             return
         await self.close()
