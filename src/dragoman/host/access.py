@@ -22,6 +22,7 @@ from dragoman.transport.sandbox.spec import contains_path
 if TYPE_CHECKING:
     from dragoman.engine.incoming import Incoming
     from dragoman.host.host_client import HostClient
+    from dragoman.host.room.member import Member
     from dragoman.host.room.room import Room
     from dragoman.store.session_state import SessionState
     from dragoman.transport.remote.server.auth import Principal
@@ -34,6 +35,12 @@ def session_not_found(session: str) -> ProtocolError:
         f"there is no session {session!r}",
         {"sessionId": session, "suggestion": "open one with session/new"},
     )
+
+
+def moved_error(session: str) -> ProtocolError:
+    """Return the error that makes another node look for the owner of a session again."""
+    message = "this node does not run the session any more; try again"
+    return ProtocolError(Kind.INVALID_STATE, message, {"sessionId": session, "moved": True})
 
 
 def role_denied(session: str, role: str, required: str) -> ProtocolError:
@@ -56,11 +63,26 @@ async def check_role(client: HostClient, session: str, required: str = VIEWER) -
 async def enter_room(client: HostClient, session: str, required: str = VIEWER) -> AsyncIterator[tuple[Room, str]]:
     """Yield the room of a session and the client's role in it. The room is kept until the block ends."""
     role = await check_role(client, session, required)
-    room = await client.host.acquire_room(session)
+    room = await client.host.acquire_any_room(session)
     try:
         yield room, role
     finally:
         client.host.release_room(room)
+
+
+def joined_room(client: HostClient, session: str, required: str = VIEWER) -> tuple[Room, Member]:
+    """Return the room that a client is in, and its member there. Raise if its role is too low."""
+    room = client.rooms.get(session)
+    member = room.members.get(client.id) if room is not None else None
+    if room is None or member is None:
+        raise ProtocolError(
+            Kind.SESSION_NOT_FOUND,
+            f"there is no session {session!r} open on this connection; load, resume or attach it first",
+            {"sessionId": session},
+        )
+    if not is_at_least(member.role, required):
+        raise role_denied(session, member.role, required)
+    return room, member
 
 
 def check_may_open(principal: Principal, what: str) -> None:

@@ -10,14 +10,14 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host import access, session_names
-from dragoman.host.access import default_roots, session_not_found
+from dragoman.host.access import default_roots, moved_error, session_not_found
 from dragoman.host.account_calls import Accounts
 from dragoman.host.agents import AgentCatalog, FindTarget
 from dragoman.host.auth.roles import ADMIN, MemorySessionRoles, SessionRoles, lower_role
@@ -39,6 +39,9 @@ from dragoman.store.session_state import SessionState, load_state
 from dragoman.store.wrappers import MonitoredStore
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.server.auth import Principal
+
+if TYPE_CHECKING:
+    from dragoman.host.fleet.fleet import Fleet
 
 logger = logging.getLogger("dragoman")
 
@@ -79,6 +82,7 @@ class Host:
         share_processes: bool = False,
         observer: WorkspaceObserver | None = None,
         workspace_tools: bool = False,
+        fleet: Fleet | None = None,
     ) -> None:
         """Create a host. The first agent is the default. The caller closes the store.
 
@@ -103,6 +107,9 @@ class Host:
         self._local: set[str] = set()  # users who connected as the owner of this process, on this machine
         self._reopening: dict[str, asyncio.Future[Room]] = {}
         self._is_closing = False
+        self.fleet = fleet  # None: this host is the only one on its store
+        if fleet is not None:
+            fleet.bind(self)
 
     async def __aenter__(self) -> Host:
         return self
@@ -153,7 +160,7 @@ class Host:
 
     async def apply_role_changes(self, session: str) -> None:
         """Apply changed roles to the members who are present."""
-        room = self.rooms.get(session)
+        room = self.known_room(session)
         for member in list(room.members.values()) if room is not None else ():
             role = await self.role_in(member.client.principal, session)
             if room is None or member.client.id not in room.members:
@@ -203,10 +210,21 @@ class Host:
     # --- rooms --------------------------------------------------------------------------------------------------
 
     async def acquire_room(self, session: str) -> Room:
-        """Return the room of a session, read from the store if needed, and keep it until `release_room`."""
+        """Return the room of a session that runs here, read from the store if needed; keep it until `release_room`.
+
+        In a fleet, raise an error with `moved` if the session runs at another node.
+        """
+        room = await self.acquire_any_room(session)
+        if not room.is_owner:
+            self.release_room(room)
+            raise moved_error(session)
+        return room
+
+    async def acquire_any_room(self, session: str) -> Room:
+        """Return the room of a session, which may be one of another node, and keep it until `release_room`."""
         if self._is_closing:
             raise ProtocolError(Kind.INVALID_STATE, "the host is stopping; try again when it runs again")
-        while (room := self.rooms.get(session)) is None:  # it may be dropped again before this task runs
+        while (room := self.known_room(session)) is None:  # it may be dropped again before this task runs
             opening = self._reopening.get(session)
             if opening is None:
                 opening = self._reopening[session] = asyncio.ensure_future(self._reopen_room(session))
@@ -223,8 +241,17 @@ class Host:
             # If the client that asked is gone, nobody else would release the room.
             asyncio.get_running_loop().call_later(UNCLAIMED_TIMEOUT, done.result().start_idle_timer)
 
+    def known_room(self, session: str) -> Room | None:
+        """Return the room of a session if it is open here, also one of another node."""
+        room = self.rooms.get(session)
+        if room is None and self.fleet is not None:
+            return self.fleet.ownership.distant_rooms.get(session)  # type: ignore[return-value]
+        return room
+
     async def _reopen_room(self, session: str) -> Room:
         try:
+            if self.fleet is not None:
+                return await self.fleet.ownership.open_room(session)  # type: ignore[return-value]
             room = await Room.restore(self, session)
         except ProtocolError as error:
             raise (session_not_found(session) if error.kind == Kind.SESSION_NOT_FOUND else error) from None
@@ -232,6 +259,11 @@ class Host:
             raise session_not_found(session)
         self.counters.sessions += 1
         return self.rooms.setdefault(session, room)
+
+    def add_room(self, room: Room) -> None:
+        """Add a room that this node opened, or took over."""
+        self.rooms[room.id] = room
+        self.counters.sessions += 1
 
     async def session_state(self, session: str, upto: int | None = None) -> SessionState:
         """Return the state of a session from its log, up to an entry number."""
@@ -262,8 +294,9 @@ class Host:
         room = Room(self, new_id(), SessionState())
         room.opener = principal.user
         room.state.agent = self.agent_catalog.find_agent(principal.agent).name
-        self.rooms[room.id] = room
-        self.counters.sessions += 1
+        if self.fleet is not None:
+            await self.fleet.ownership.prepare_new_room(room)
+        self.add_room(room)
         self.retain_room(room)
         return room
 
@@ -285,7 +318,7 @@ class Host:
         await origin.log.wait_stored()
         copy = await self.copy_log(origin.id, principal, origin.state.seq)
         room = await self.acquire_room(copy.session_id)
-        body = await fork_agent_session(origin)
+        body = await fork_agent_session(origin) if origin.is_owner else None
         if body is not None:
             await room.log.append_and_wait(EntryKind.OPENED, body, actor=principal.user)
         return room
@@ -335,7 +368,9 @@ class Host:
 
     def forget_room(self, session: str) -> None:
         """Drop a room that is idle."""
-        self.rooms.pop(session, None)
+        room = self.rooms.pop(session, None)
+        if room is not None and self.fleet is not None:
+            self.fleet.spawn(self.fleet.ownership.release(room.log.claim))
 
     async def delete_session(self, room: Room, by: str) -> None:
         """Delete a session, whoever is in it."""
@@ -373,6 +408,11 @@ class Host:
             is_visible = isinstance(by, str) and await self.role_in(principal, by) is not None
             raise session_names.rename_error(name or "", error, is_visible=is_visible) from None
 
+    async def drain(self) -> None:
+        """Let other nodes run the sessions of this one."""
+        if self.fleet is not None:
+            await self.fleet.drain(self.limits.stop_timeout)
+
     # --- close --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -385,9 +425,13 @@ class Host:
         for error in await asyncio.gather(*(room.close(reason) for room in rooms), return_exceptions=True):
             if error is not None:  # one failing room must not keep the others open
                 self.report(f"a session could not be closed cleanly: {error!r}")
+        if self.fleet is not None:
+            await asyncio.gather(*(self.fleet.ownership.release(room.log.claim) for room in rooms))
         self.rooms.clear()
         if self.pool is not None:
             await self.pool.close()
         await asyncio.gather(
             *(client.connection.close(reason) for client in list(self.clients)), return_exceptions=True
         )
+        if self.fleet is not None:
+            await self.fleet.close()

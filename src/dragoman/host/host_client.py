@@ -24,12 +24,12 @@ from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.engine.lifecycle import Lifecycle, gate_error
 from dragoman.engine.peer_info import offers
-from dragoman.errors import Kind, Overloaded, ProtocolError, TransportClosed
-from dragoman.host.access import role_denied
-from dragoman.host.auth.roles import VIEWER, is_at_least
+from dragoman.errors import Overloaded, ProtocolError, TransportClosed
+from dragoman.host.access import joined_room
+from dragoman.host.auth.roles import VIEWER
 from dragoman.host.methods import SERVED_METHODS
 from dragoman.host.prompt import cancel_request, forward_extension
-from dragoman.host.room.members import AWAY, HERE, Member
+from dragoman.host.room.member import AWAY, HERE, Member
 from dragoman.host.room.notifications import TOPICS, Notification, NumberedOutbox
 from dragoman.host.room.room import Room
 from dragoman.ids import new_id
@@ -121,9 +121,8 @@ class HostClient:
     def _on_presence(self, is_connected: bool) -> None:
         """Show a client without a socket as away: its connection continues and it may come back."""
         self.is_connected = is_connected
-        for room in self.rooms.values():
-            room.members.set_state(self, HERE if is_connected else AWAY)
-            room.questions.refresh()
+        for room in list(self.rooms.values()):
+            room.set_presence(self, HERE if is_connected else AWAY)
 
     def _leave_rooms(self) -> None:
         for room in list(self.rooms.values()):
@@ -251,21 +250,15 @@ class HostClient:
         row = incoming.row
         if row is not None and row.gate.startswith("agent.") and row.gate not in self._gates:
             raise gate_error(row.name, row.gate, "host")
+        if self.host.fleet is not None:
+            is_relayed, work = self.host.fleet.relay(self, incoming, done)
+            if is_relayed:
+                return work
         return SERVED_METHODS.get(incoming.method, forward_extension)(self, incoming, done)
 
     def joined_room(self, session: str, required: str = VIEWER) -> tuple[Room, Member]:
         """Return the room this client is in, and its member there. Raise if its role is too low."""
-        room = self.rooms.get(session)
-        member = room.members.get(self.id) if room is not None else None
-        if room is None or member is None:
-            raise ProtocolError(
-                Kind.SESSION_NOT_FOUND,
-                f"there is no session {session!r} open on this connection; load, resume or attach it first",
-                {"sessionId": session},
-            )
-        if not is_at_least(member.role, required):
-            raise role_denied(session, member.role, required)
-        return room, member
+        return joined_room(self, session, required)
 
 
 # --- the initialize result ------------------------------------------------------------------------------------

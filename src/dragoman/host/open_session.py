@@ -17,7 +17,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.host import access
 from dragoman.host.access import check_may_open, enter_room
 from dragoman.host.account_calls import Caller
-from dragoman.host.auth.roles import EDITOR, VIEWER, is_at_least, lower_role
+from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least, lower_role
 from dragoman.roles.agent.options import options_for_client
 from dragoman.roles.agent.session_calls import check_servers
 from dragoman.schema.mcp import McpForm, McpServer
@@ -116,7 +116,7 @@ async def _open_session(
 ) -> None:
     after = client.cursors.pop(incoming.id, after)
     async with enter_room(client, incoming.params.session_id) as (room, role):
-        await room.members.join(client, role, lambda: done(kind(**_settings(client, room)), None), after=after)
+        await room.join(client, role, lambda: done(kind(**_settings(client, room)), None), after=after)
 
 
 def attach(client: HostClient, incoming: Incoming, done: DoneCallback) -> Awaitable[None]:
@@ -149,9 +149,7 @@ async def _attach(client: HostClient, params: AttachParams, done: DoneCallback) 
             attach_role = AttachRole.CONTROLLER if is_at_least(role, EDITOR) else AttachRole.OBSERVER
             done(AttachResult(role=attach_role, cursor=room.state.seq), None)
 
-        member = await room.members.join(client, role, reply, after=after)
-        if is_observer:
-            member.max_role = VIEWER
+        await room.join(client, role, reply, after=after, max_role=VIEWER if is_observer else ADMIN)
 
 
 def detach(client: HostClient, params: DetachParams) -> None:

@@ -15,7 +15,7 @@ from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import is_extension, refusal
 from dragoman.host.auth.roles import EDITOR
-from dragoman.host.room.members import PRESENCE_STATES
+from dragoman.host.room.member import PRESENCE_STATES
 from dragoman.roles.agent.options import options_for_client
 from dragoman.schema.config import SetConfigOptionResult
 from dragoman.schema.side import Side
@@ -95,7 +95,7 @@ def set_presence(client: HostClient, incoming: Incoming, done: DoneCallback) -> 
     """_dragoman/presence: set what the user of this client is doing."""
     values, room = _params_and_room(client, incoming)
     if room is not None and values.get("state") in PRESENCE_STATES:
-        room.members.set_state(client, values["state"])
+        room.set_presence(client, values["state"])
     if incoming.is_request:
         done({}, None)
 

@@ -59,6 +59,7 @@ class SessionLog:
         self._find_session_id = None if isinstance(session_id, str) else session_id
         self.batch_limit: int | None = None  # entries per batch, for a session with many listeners
         self.on_failure = on_failure
+        self.on_fenced: Callable[[ProtocolError], None] = lambda _: None  # called if another node owns the log now
         self._on_entry = on_entry
         self._pending: list[PendingEntry] = []
         self._write_task: asyncio.Task[None] | None = None
@@ -215,6 +216,8 @@ class SessionLog:
         self.fault = error
         failed, self._pending = self._pending, []
         self.on_failure(error)
+        if isinstance(error, StoreFault) and error.why == "fenced":
+            self.on_fenced(error)
         for waiting in failed:
             if waiting.on_failure is not None:
                 waiting.on_failure(error)

@@ -65,6 +65,8 @@ class SessionState:
         self.agent = ""  # its name in the host's config; "" if another program opened the session
         self.agent_title = ""  # what the agent calls itself
         self.owner = ""  # who opened it
+        self.place = ""  # where it can run, in a fleet: node, shared:NAME, git:URL#REF, remote
+        self.node = ""  # the node that opened it, in a fleet
         self.modes: SessionModeState | None = None
         self.options: list[SessionConfigOption] = []
         self.commands: list[Any] = []
@@ -97,6 +99,9 @@ class SessionState:
         agent = body.get("agent")
         if isinstance(agent, dict):
             self.agent = _text(agent.get("configured")) or self.agent
+            if is_ours:
+                self.place = _text(agent.get("place")) or self.place
+                self.node = _text(agent.get("node")) or self.node
             self.agent_title = _text(agent.get("title")) or _text(agent.get("name")) or self.agent_title
         if is_ours:
             self.owner = self.owner or entry.actor
@@ -127,6 +132,11 @@ class SessionState:
         # In a fork, the log begins with other people's entries.
         if isinstance(body.get("owner"), str) and entry.seq > self.imported:
             self.owner = body["owner"]
+        moved = body.get("moved")
+        if isinstance(moved, dict) and entry.seq > self.imported:  # to another node or folder
+            self.place, self.node = _text(moved.get("place")) or self.place, _text(moved.get("node")) or self.node
+            if cwd := _text(moved.get("cwd")):
+                self.cwd, self.directories, self.resolved = cwd, [], dict(moved.get("resolved") or {})
         self.people |= {parse_person(each) for each in body.get("came", ())}
         self.people -= {parse_person(each) for each in body.get("went", ())}
 
@@ -143,10 +153,11 @@ _FOLDS: dict[str, Callable[[SessionState, RawEntry], None]] = {
 # --- as bytes, to keep with the session ---------------------------------------------------------------------------
 
 # The version of the fold. A state of another version is not read: it is folded again from the log.
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 
 _PLAIN_MEMBERS = (
     "seq", "opened", "cwd", "directories", "resolved", "agent", "agent_title", "owner", "title", "open_turn", "is_wide",
+    "place", "node",
 )  # fmt: skip
 
 

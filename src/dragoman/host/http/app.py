@@ -17,8 +17,9 @@ from dragoman import __version__
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
 from dragoman.host.auth.authenticate import Authenticator
 from dragoman.host.auth.oidc import Oidc
-from dragoman.host.auth.token_calls import FileTokens, TokenCalls
 from dragoman.host.auth.tokens import Tokens
+from dragoman.host.fleet.links import LINK_LIMITS
+from dragoman.host.fleet.links import PATH as LINK_PATH
 from dragoman.host.host import Host
 from dragoman.host.http import status_page
 from dragoman.host.http.access_log import AccessLog, note_status, note_user
@@ -80,7 +81,7 @@ class HostApp:
         self,
         host: Host,
         *,
-        tokens: Tokens | TokenCalls | None = None,
+        tokens: Tokens | None = None,
         oidc: Oidc | None = None,
         local: Authenticate | None = authenticate_local,
         authenticate: Authenticate | None = None,
@@ -94,7 +95,7 @@ class HostApp:
         self.limits = limits or ServerLimits()
         self.metrics = metrics or Metrics()
         self._host = host
-        self._tokens = tokens = FileTokens(tokens) if isinstance(tokens, Tokens) else tokens
+        self._tokens = tokens
         default_authenticate: Authenticate = authenticate_local if local is not None else _refuse_everybody
         self._authenticator = Authenticator(tokens, oidc, local) if tokens is not None else None
         if self._authenticator is not None:
@@ -110,10 +111,19 @@ class HostApp:
             has_agent=host.agent_catalog.has_agent,
         )
         self._origins = frozenset(origins)
+        self._link_endpoint = None
+        if host.fleet is not None:
+            links = host.fleet.links
+            self._link_endpoint = Endpoint(
+                links.accept,
+                authenticate=note_user(links.authenticate),
+                limits=LINK_LIMITS,
+                hosts=hosts,
+                has_agent=lambda name: name == LINK_PATH.removeprefix("/"),
+            )
         self._api = Api(host, tokens)
         self._started_at = time.monotonic()
         self._revocation_timer: asyncio.TimerHandle | None = None
-        self._revocation_check: asyncio.Task[None] | None = None
         self._is_closing = False
         register_sources(self.metrics, host, self._endpoint)
 
@@ -140,6 +150,9 @@ class HostApp:
             if request.path in _PUBLIC_PAGES or request.path in _PAGES or request.path.startswith("/api/"):
                 await self._serve_page(request)
                 return
+        if self._link_endpoint is not None and scope["path"] == LINK_PATH:
+            await self._link_endpoint(scope, receive, counting_send)
+            return
         await self._endpoint(scope, receive, counting_send)
 
     def replace_settings(
@@ -158,9 +171,9 @@ class HostApp:
         if self._revocation_timer is not None:
             self._revocation_timer.cancel()
             self._revocation_timer = None
-        if self._revocation_check is not None:
-            self._revocation_check.cancel()
         await self._endpoint.close(reason)
+        if self._link_endpoint is not None:
+            await self._link_endpoint.close(reason)
 
     # --- connections --------------------------------------------------------------------------------------------
 
@@ -175,26 +188,22 @@ class HostApp:
 
     def _schedule_revocation_check(self) -> None:
         loop = asyncio.get_running_loop()
-        self._revocation_timer = loop.call_later(REVOCATION_CHECK_INTERVAL, self._start_revocation_check)
+        self._revocation_timer = loop.call_later(REVOCATION_CHECK_INTERVAL, self._disconnect_revoked)
 
-    def _start_revocation_check(self) -> None:
-        self._revocation_timer = None
-        self._revocation_check = asyncio.get_running_loop().create_task(self._disconnect_revoked())
-
-    async def _disconnect_revoked(self) -> None:
+    def _disconnect_revoked(self) -> None:
         """Close connections whose token was revoked since."""
+        self._revocation_timer = None
         tokens = self._tokens
         ids = {principal.token_id for principal in self._endpoint.principals if principal.token_id}
         if tokens is None or not ids:
             return
         try:
-            revoked = {id for id in ids if not await tokens.is_valid(id)}
+            revoked = {id for id in ids if not tokens.is_valid(id)}
         except StoreFault:
             revoked = set()  # the file cannot be read now; check again next time
         if revoked:
             self._endpoint.disconnect(lambda principal: principal.token_id in revoked, "your token was revoked")
-        if self._revocation_timer is None and not self._is_closing:
-            self._schedule_revocation_check()
+        self._schedule_revocation_check()
 
     # --- pages --------------------------------------------------------------------------------------------------
 

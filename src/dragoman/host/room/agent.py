@@ -62,7 +62,8 @@ def create_agent(
             store=room.host.store,
             log=room.log,
             opener=room.opener,
-            agent_info={"configured": agent_config.name},  # by which the session finds it again
+            # By which the session finds it again, and the place where it runs.
+            agent_info={"configured": agent_config.name, **room.place_info(cwd)},
             real_folder=room.agent.real_folder,
         ),
         fallback=partial(_forward_to_clients, room),

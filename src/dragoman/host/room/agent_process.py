@@ -71,7 +71,7 @@ class AgentProcess:
     """The part of a room that deals with its agent."""
 
     def __init__(self, room: Room) -> None:
-        self._room = room
+        self._room: Room = room
         self._host = room.host
         self.folders: dict[str, str] = {}  # checked folders: the path the agent is given, and where it leads
         self.process_note = ""  # "shared", or "own" with the reason; set when the agent starts
@@ -125,6 +125,8 @@ class AgentProcess:
                 return self._session
             if self._room.is_closed:
                 raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self._room.id!r} any more")
+            if self._host.fleet is not None:
+                self._host.fleet.ownership.check_may_start()
             self.backoff.check(asyncio.get_running_loop().time())
             await self._host.make_space(self._room.opener)
             await self._release()

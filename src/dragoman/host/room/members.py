@@ -9,13 +9,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, ValuesView
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.auth.roles import ADMIN, EDITOR, is_at_least, lower_role
+from dragoman.host.auth.roles import ADMIN, lower_role
+from dragoman.host.room.member import Member, MemberListener, RoomOfMembers
 from dragoman.host.room.notifications import (
     PRESENCE,
     UPDATE,
@@ -23,21 +23,15 @@ from dragoman.host.room.notifications import (
     live_notifications,
     replay_notifications,
     running_state,
-    seq_meta,
 )
-from dragoman.host.room.shown_terminals import ShownTerminals, shows_terminal
-from dragoman.roles.agent.options import options_for_client
-from dragoman.roles.agent.session import GATES, update_for_client
 from dragoman.schema.base import encode
-from dragoman.schema.update import AvailableCommandsUpdate, ConfigOptionUpdate, Plan, UpdateParams
+from dragoman.schema.update import AvailableCommandsUpdate, UpdateParams
 from dragoman.store.contract import Entry, EntryKind, RawEntry, decode_raw_entry
 from dragoman.store.replay import decode_update
 from dragoman.store.session_state import parse_person
-from dragoman.wire.envelope import encode_call
 
 if TYPE_CHECKING:
     from dragoman.host.host_client import HostClient
-    from dragoman.host.room.room import Room
 
 # Entries read from a log at once: few enough to hold in memory, enough to make reading cheap.
 PAGE_SIZE = 500
@@ -55,99 +49,21 @@ PRESENCE_DELAY = 0.05
 # From an entry to the notifications for it.
 RenderEntry = Callable[[str, RawEntry], list[Notification]]
 
-# States that a member can set. The host sets `away` for a client that lost its socket and may reconnect.
-HERE, IDLE, TYPING, AWAY = "here", "idle", "typing", "away"
-PRESENCE_STATES = (HERE, IDLE, TYPING, AWAY)
-
-# Updates that can differ between clients of official v1.
-_PER_CLIENT_UPDATES = frozenset({*GATES, ConfigOptionUpdate, Plan})
-
-
-class Member(msgspec.Struct, eq=False):
-    """One client in one room."""
-
-    client: HostClient
-    session: str
-    terminals: ShownTerminals
-    role: str
-    seen_seq: int  # the number of the last entry it was sent
-    max_role: str = ADMIN  # the highest role it asked for: an observer stays one
-    state: str = HERE
-    is_live: bool = False  # whether it gets entries as they are committed
-    when_live: list[Callable[[], None]] = []  # what waits until it has got every committed entry
-
-    def go_live(self) -> None:
-        """Send entries as they are committed from now on; run what waited for that."""
-        self.is_live = True
-        self._run_waiting()
-
-    def stop(self) -> None:
-        """Send nothing any more."""
-        self.is_live = False
-        self._run_waiting()
-
-    def _run_waiting(self) -> None:
-        waiting, self.when_live = self.when_live, []
-        for callback in waiting:
-            callback()
-
-    @property
-    def can_control(self) -> bool:
-        """Whether it may prompt, answer, cancel and change settings."""
-        return is_at_least(self.role, EDITOR)
-
-    @property
-    def presence(self) -> dict[str, Any]:
-        """What the other members see of it."""
-        client = self.client
-        return {"user": client.principal.user, "role": self.role, "state": self.state, "client": client.client_name}
-
-    def notify(self, notification: Notification) -> None:
-        """Send one notification in the form that this client supports; nothing if it is not for this client."""
-        client, only = self.client, notification.only_client
-        if notification.except_client == client.id or (only and only != client.id):
-            return
-        if notification.only_wide and not client.dialect.is_wide:
-            return
-        if notification.method != UPDATE:
-            client.notify(notification)
-        elif notification.frame is not None and client.takes_shared_frames:
-            client.write_frame(notification.frame)
-        elif notification.update is not None:
-            self._send_update(notification)
-
-    def _send_update(self, notification: Notification) -> None:
-        client = self.client
-        update = update_for_client(client.connection, notification.update)
-        if isinstance(update, ConfigOptionUpdate):
-            options = options_for_client(client.connection, update.config_options)
-            update = msgspec.structs.replace(update, config_options=options)
-        if update is None:
-            return
-        is_per_client = type(update) in _PER_CLIENT_UPDATES or shows_terminal(update)
-        update = self.terminals.for_client(client, update)
-        params = UpdateParams(session_id=self.session, update=update)
-        if client.takes_shared_frames:
-            assert client.connection.sender.codec is not None
-            name, body = client.connection.sender.codec.lower_call(UPDATE, params)
-            frame = encode_call(UNSET, name, body[:-1] + seq_meta(notification.seq, notification.extra_meta) + b"}")
-            if not is_per_client:
-                notification.frame = frame  # reuse it for the other members
-            client.write_frame(frame)
-        else:
-            client.send_update(params, notification.seq, notification.extra_meta)
-
 
 class Members(Mapping[str, Member]):
-    """The members of one room, by connection, in the order of joining."""
+    """The members of one room, by connection, in the order of joining.
 
-    def __init__(self, room: Room) -> None:
+    Members at other nodes are among them, for presence and questions. Their node gets the entries, as a listener.
+    """
+
+    def __init__(self, room: RoomOfMembers) -> None:
         self._room = room
         self._host = room.host
         self._state = room.state
         self.has_gap = False  # another program wrote to the log, so the state misses entries
         self._members: dict[str, Member] = {}
-        self._live_members: tuple[Member, ...] = ()  # the same, for sending
+        self._live_members: tuple[Member, ...] = ()  # those of this node, for sending
+        self.listeners: list[MemberListener] = []
         self._joining_count = 0
         self._recent_entries: deque[RawEntry] = deque(maxlen=MAX_RECENT)
         self._presence_timer: asyncio.TimerHandle | None = None
@@ -184,6 +100,8 @@ class Members(Mapping[str, Member]):
             self._recent_entries.clear()  # members who are reading the log find the missing entries there
         if self._joining_count:
             self._recent_entries.append(line)
+        for listener in self.listeners:
+            listener.on_entry(line)
         if not self._live_members:
             return
         seq = line.seq
@@ -251,6 +169,8 @@ class Members(Mapping[str, Member]):
             if member.is_live:
                 for notification in notifications:
                     self._notify_member(member, notification)
+        for listener in self.listeners:
+            listener.on_notifications(notifications)
 
     # --- joining and leaving ------------------------------------------------------------------------------------
 
@@ -275,7 +195,7 @@ class Members(Mapping[str, Member]):
             before.is_live = False
         if replies_first:  # with the reply the client can prompt at once, before it has the history
             self._members[client.id] = member
-            client.rooms[self._room.id] = self._room
+            client.rooms[self._room.id] = self._room  # type: ignore[assignment]
             reply()
         self._joining_count += 1
         try:
@@ -305,7 +225,7 @@ class Members(Mapping[str, Member]):
         if before is None:
             program = f" ({client.client_name})" if client.client_name else ""
             self._room.report(f"{client.principal.user} joined as {role}{program}")
-        client.rooms[self._room.id] = self._room
+        client.rooms[self._room.id] = self._room  # type: ignore[assignment]
         if after is None and self._state.commands:
             update = AvailableCommandsUpdate(available_commands=self._state.commands)
             client.connection.notify("session/update", UpdateParams(session_id=self._room.id, update=update))
@@ -390,8 +310,46 @@ class Members(Mapping[str, Member]):
             self._room.report(f"{client.principal.user} left")
         return member
 
+    def add_distant(self, client: HostClient, role: str, max_role: str = ADMIN) -> Member:
+        """Add a member at another node, which sends it the entries. A member that comes again replaces the old one."""
+        before = self._members.get(client.id)
+        if before is None and len(self._members) >= self._host.limits.max_members:
+            message = f"{len(self._members)} clients are in this session already; try again when one has left"
+            raise ProtocolError(Kind.RATE_LIMITED, message)
+        if before is not None:
+            self._room.questions.remove_member(before)
+        member = Member(client, self._room.id, self._room.workspace.terminals, role, self._state.seq, max_role)
+        member.is_live = member.is_distant = True
+        self._room.stop_idle_timer()
+        self._members[client.id] = member
+        client.rooms[self._room.id] = self._room  # type: ignore[assignment]
+        if before is None:
+            self._room.report(f"{client.principal.user} joined as {role} at another node")
+        self._room.questions.add_member(member)
+        self._schedule_presence()
+        return member
+
+    def move_to(self, room: RoomOfMembers) -> None:
+        """Belong to another room of the same session from now on. Members read what they missed (`resume`)."""
+        self._room, self._state = room, room.state
+        self._logged_people = set(room.state.people)
+        for member in list(self._members.values()):
+            if member.is_distant:
+                del self._members[member.client.id]
+                member.client.rooms.pop(room.id, None)
+                continue
+            member.is_live = False
+            member.terminals = room.workspace.terminals
+            member.client.rooms[room.id] = room  # type: ignore[assignment]
+        self.listeners = []
+        self._update_live_members()
+
+    def resume(self) -> None:
+        """Send the members of this node what they missed, and then what is live."""
+        self._room.spawn(self._catch_up_members([member for member in self._members.values() if not member.is_live]))
+
     def _update_live_members(self) -> None:
-        self._live_members = tuple(self._members.values())
+        self._live_members = tuple(member for member in self._members.values() if not member.is_distant)
         self._room.log.batch_limit = (
             max(MIN_BATCH, MESSAGES_PER_SLICE // len(self._live_members)) if len(self._live_members) > 1 else None
         )
@@ -413,7 +371,7 @@ class Members(Mapping[str, Member]):
             self._schedule_presence()
 
     def _schedule_presence(self) -> None:
-        if self._presence_timer is None:
+        if self._presence_timer is None and self._room.is_owner:
             self._presence_timer = asyncio.get_running_loop().call_later(PRESENCE_DELAY, self._broadcast_presence)
 
     def _broadcast_presence(self) -> None:

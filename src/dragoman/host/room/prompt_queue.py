@@ -37,6 +37,7 @@ class PromptQueue:
         self._limit = limit
         self.running: QueuedPrompt | None = None
         self.waiting: list[QueuedPrompt] = []
+        self.is_paused = False  # what waits is for another node: this one drains
 
     @property
     def is_empty(self) -> bool:
@@ -52,12 +53,18 @@ class PromptQueue:
 
     def start_next(self) -> QueuedPrompt | None:
         """Start the next prompt and return it; None if none waits."""
-        self.running = self.waiting.pop(0) if self.waiting else None
+        self.running = self.waiting.pop(0) if self.waiting and not self.is_paused else None
         return self.running
 
     def finish(self) -> None:
         """Note that the running prompt is done."""
         self.running = None
+
+    def find(self, id: str) -> QueuedPrompt | None:
+        """Return the prompt with this id, if it runs or waits."""
+        return next(
+            (prompt for prompt in (self.running, *self.waiting) if prompt is not None and prompt.id == id), None
+        )
 
     def prompts_of(self, client_id: str) -> list[QueuedPrompt]:
         """Return the unanswered prompts of a connection, the running one first."""

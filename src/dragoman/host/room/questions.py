@@ -16,7 +16,7 @@ from msgspec import UNSET
 from dragoman.dialect.announced_calls import with_announced
 from dragoman.errors import ProtocolError
 from dragoman.host.limits import HostLimits
-from dragoman.host.room.members import Member
+from dragoman.host.room.member import Member
 from dragoman.ids import new_id
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.grants import Scope

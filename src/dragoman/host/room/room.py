@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.access import is_extension
+from dragoman.host.auth.roles import ADMIN
 from dragoman.host.room import notifications
 from dragoman.host.room.agent import INTERRUPTED
 from dragoman.host.room.agent_process import AgentProcess
-from dragoman.host.room.members import Member, Members
+from dragoman.host.room.member import Member
+from dragoman.host.room.members import Members
 from dragoman.host.room.notifications import Notification, closed_notification
 from dragoman.host.room.prompt_queue import PromptQueue, QueuedPrompt
 from dragoman.host.room.questions import AgentQuestions, Questions
 from dragoman.host.room.workspace import RoomWorkspace
 from dragoman.ids import new_id
 from dragoman.schema.prompt import PromptResult, StopReason
-from dragoman.store.contract import EntryKind
+from dragoman.store.contract import Claim, EntryKind
 from dragoman.store.session_log import SessionLog
 from dragoman.store.session_state import SessionState, dump_state
 
@@ -32,18 +34,21 @@ if TYPE_CHECKING:
 class Room:
     """One session and everybody in it."""
 
-    def __init__(self, host: Host, id: str, state: SessionState) -> None:
+    is_owner = True
+
+    def __init__(self, host: Host, id: str, state: SessionState, members: Members | None = None) -> None:
         self.host = host
         self.id = id
         self.state = state
         self.opener = "user"  # who opens the session, for its log
+        self.place = ""  # where the opener wants it to run, in a fleet
         self.is_closed = False
         self.close_reason = "the host was stopped"
-        self.members = Members(self)
+        self.members = members if members is not None else Members(self)
         self.log = SessionLog(host.store, id, on_entry=self.members.on_committed)
         self.questions = Questions(self.members.values, host.limits)
         self.agent_questions = AgentQuestions(id, self.questions, self.log)
-        self.agent = AgentProcess(self)
+        self.agent: AgentProcess = AgentProcess(self)
         self.workspace = RoomWorkspace(self)
         self.queue = PromptQueue(host.limits.max_prompts)
         self.use_count = 0  # calls that are using this room
@@ -52,11 +57,18 @@ class Room:
         self._turn_over = asyncio.Event()  # set when a turn is over
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        if members is not None:
+            members.move_to(self)
 
     @classmethod
-    async def restore(cls, host: Host, id: str) -> Room:
-        """Read the room of a stored session. A turn that was open when its host stopped is logged as ended."""
-        room = cls(host, id, state := await host.session_state(id))
+    async def restore(cls, host: Host, id: str, *, claim: Claim | None = None, members: Members | None = None) -> Room:
+        """Read the room of a stored session. A turn that was open when its host stopped is logged as ended.
+
+        With a `claim`, only this node may write its log. `members` are those of the room that it replaces.
+        """
+        state = await host.session_state(id)
+        room = cls(host, id, state, members)
+        room.log.claim = claim
         room.opener = state.owner or room.opener
         if state.open_turn is not None:
             room._log_interruption("this turn was not finished: the host stopped")
@@ -89,6 +101,10 @@ class Room:
         """What agents of other sessions are told when this one is in their way."""
         return f"{self.state.agent or 'an agent'} in a session of {self.opener}"
 
+    def place_info(self, cwd: str) -> dict[str, str]:
+        """Return where this session can run, for its log; nothing outside a fleet."""
+        return self.host.fleet.ownership.place_info(self, cwd) if self.host.fleet is not None else {}
+
     def report(self, what: str) -> None:
         """Report something about this session to whoever runs the host."""
         self.host.report(f"session {self.id}: {what}")
@@ -106,11 +122,17 @@ class Room:
 
     # --- prompts ------------------------------------------------------------------------------------------------
 
-    def enqueue_prompt(self, client: HostClient, blocks: list[Any], done: DoneCallback) -> QueuedPrompt:
-        """Add a prompt. It runs when those before it are done; `done` gets its outcome."""
+    def enqueue_prompt(self, client: HostClient, blocks: list[Any], done: DoneCallback, id: str = "") -> QueuedPrompt:
+        """Add a prompt. It runs when those before it are done; `done` gets its outcome.
+
+        A prompt with an `id` that runs or waits already is not added: another node offers it again.
+        """
         if self.is_closed:
             raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self.id!r} any more")
-        waiting = QueuedPrompt(new_id(), client.principal.user, client.id, blocks, done)
+        if id and (known := self.queue.find(id)) is not None:
+            known.done = done
+            return known
+        waiting = QueuedPrompt(id or new_id(), client.principal.user, client.id, blocks, done)
         self.queue.add(waiting)
         self.host.counters.prompts += 1
         self.stop_idle_timer()
@@ -190,6 +212,17 @@ class Room:
         waiting = [{"user": each.user, "promptId": each.id, "preview": each.preview} for each in self.queue.waiting]
         params = {"sessionId": self.id, "waiting": waiting}
         return Notification("_dragoman/queue", params=params, topic=notifications.QUEUE)
+
+    async def join(
+        self, client: HostClient, role: str, reply: Callable[[], None], *, after: int | None, max_role: str = ADMIN
+    ) -> None:
+        """Send a client what came `after` an entry number (None: nothing), reply to it, and add it as a member."""
+        (await self.members.join(client, role, reply, after=after)).max_role = max_role
+
+    def set_presence(self, client: HostClient, state: str) -> None:
+        """Set what a member is doing."""
+        self.members.set_state(client, state)
+        self.questions.refresh()
 
     def leave(self, client: HostClient) -> None:
         """Remove a client."""

@@ -50,6 +50,12 @@ class ShownTerminals:
         self._client_terminals[id] = terminal
         if len(self._client_terminals) > MAX_SHOWN_TERMINALS:
             del self._client_terminals[next(iter(self._client_terminals))]
+        for listener in self._room.members.listeners:
+            listener.on_terminal(id, terminal)
+
+    def known(self) -> dict[str, Any]:
+        """Return the terminals of clients as JSON, by id, for another node."""
+        return {id: msgspec.to_builtins(terminal) for id, terminal in self._client_terminals.items()}
 
     def for_client(self, client: HostClient, update: Any) -> Any:
         """Return an update, or the tool call of a question, with the terminals that this client can show."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.room.members import Member
+from dragoman.host.room.member import Member
 from dragoman.host.room.notifications import PRESENCE, Notification
 from dragoman.host.room.shown_terminals import ClientTerminal, ShownTerminals
 from dragoman.roles.client.forwarded_files import COORDINATED_METHODS, ForwardedFiles

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 from dragoman.transport.process.process_tree import MARKER
 
@@ -48,6 +49,8 @@ class Watchdog:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._guarded: dict[str, int] = {}
+        # Called with the token and the group of each tree that is guarded from now on; with None when it is gone.
+        self.observers: list[Callable[[str, int | None], None]] = []
         self._fd = -1
         os.register_at_fork(after_in_child=self._reset_after_fork)
 
@@ -58,12 +61,21 @@ class Watchdog:
                 self._start_shell()
             self._guarded[token] = group
             self._write_line(f"+ {token} {group}")
+        for observer in self.observers:
+            observer(token, group)
+
+    def guarded(self) -> dict[str, int]:
+        """Return the groups of the trees that are guarded, by token."""
+        with self._lock:
+            return dict(self._guarded)
 
     def unguard(self, token: str) -> None:
         """Stop guarding this tree: it is gone."""
         with self._lock:
             if self._guarded.pop(token, None) is not None:
                 self._write_line(f"- {token} 0")
+        for observer in self.observers:
+            observer(token, None)
 
     def _start_shell(self) -> None:
         import subprocess
@@ -96,6 +108,7 @@ class Watchdog:
         """Forget the trees in a forked child: they are the parent's, and its death must still close the pipe."""
         self._lock = threading.Lock()
         self._guarded.clear()
+        self.observers.clear()
         self._close_pipe()
 
     def _write_line(self, line: str) -> None:

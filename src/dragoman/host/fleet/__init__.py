@@ -1,0 +1,1 @@
+"""Several hosts on one store: leases, ownership of sessions, links between nodes, and sessions that run elsewhere."""

@@ -1,0 +1,293 @@
+"""One node of a fleet: its lease, the sessions it owns, and the rooms of sessions that other nodes own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.engine.incoming import DoneCallback, Incoming
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError, TransportClosed
+from dragoman.host.access import check_role, joined_room
+from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER
+from dragoman.host.fleet.distant_clients import DistantClients
+from dragoman.host.fleet.distant_room import DistantRoom
+from dragoman.host.fleet.heartbeat import HeartbeatWatchdog
+from dragoman.host.fleet.lease import LeaseTimes, NodeLease
+from dragoman.host.fleet.links import Links
+from dragoman.host.fleet.ownership import Ownership
+from dragoman.host.methods import SERVED_METHODS
+from dragoman.store.fleet import Engine, NodeInfo
+
+if TYPE_CHECKING:
+    from dragoman.host.host import Host
+    from dragoman.host.host_client import HostClient
+
+# How often rooms without an owner look for one, because a signal was lost. Seconds.
+LOOK_INTERVAL = 5.0
+
+# How often a draining node looks whether turns have ended. Seconds.
+DRAIN_INTERVAL = 0.1
+
+# The WebSocket close code that makes clients connect again.
+SERVICE_RESTART = 1012
+
+# Calls of members that the owner of the session serves, and the role they need here.
+_JOINED_CALLS = {
+    "session/prompt": EDITOR,
+    "tool_call/cancel": EDITOR,
+    "terminal/cancel": EDITOR,
+    "session/set_mode": EDITOR,
+    "session/set_config_option": EDITOR,
+    "fs/changed": EDITOR,
+    "session/close": VIEWER,
+}
+
+# Calls about a session that a client need not be in, and the role they need.
+_SESSION_CALLS = {
+    "session/delete": ADMIN,
+    "session/archive": ADMIN,
+    "session/unarchive": ADMIN,
+    "session/set_title": EDITOR,
+    "_dragoman/set_role": ADMIN,
+}
+
+
+class FleetCounters(msgspec.Struct):
+    """What a node has done since it started."""
+
+    claims: dict[str, int] = {}  # by why: new, wake, takeover, move
+    fenced: int = 0
+    relayed: int = 0  # calls sent to other nodes
+    takeovers: int = 0
+
+    def add_claim(self, why: str) -> None:
+        """Count a claim."""
+        self.claims[why] = self.claims.get(why, 0) + 1
+
+
+class Fleet:
+    """This node. Give it to a host: `Host(..., fleet=fleet)`, then `await fleet.start()`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        node: str,
+        url: str,
+        *,
+        labels: tuple[str, ...] = (),
+        token: str = "",
+        ca: str = "",
+        times: LeaseTimes = LeaseTimes(),  # noqa: B008  (immutable)
+        config_digest: str = "",
+        uses_watchdog: bool = True,
+    ) -> None:
+        """`url` is where other nodes reach this one; `token` is the secret that all nodes share."""
+        self.engine = engine
+        self.node = node
+        self.url = url
+        self.labels = labels
+        self.times = times
+        self.config_digest = config_digest
+        self.counters = FleetCounters()
+        self.is_draining = False
+        self.host: Host  # set by the host
+        self.ownership: Ownership
+        self.distant_clients: DistantClients
+        self.links: Links
+        self._token = token
+        self._ca = ca
+        self._watchdog = HeartbeatWatchdog() if uses_watchdog else None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stop_listening: Callable[[], None] = lambda: None
+        self.lease = NodeLease(
+            engine.nodes,
+            self.describe,
+            times=times,
+            on_renewed=self._on_renewed,
+            on_lost=self._on_lease_lost,
+            on_regained=lambda: self.host.report("this node holds its lease"),
+        )
+
+    def bind(self, host: Host) -> None:
+        """Serve this host."""
+        self.host = host
+        self.ownership = Ownership(self)
+        self.distant_clients = DistantClients(host)
+        self.links = Links(self, self._token, self._ca)
+
+    def describe(self) -> NodeInfo:
+        """Return what other nodes know of this one."""
+        host = self.host
+        users: dict[str, int] = {}
+        for room in host.rooms.values():
+            if room.agent.is_started or not room.state.seq:
+                users[room.opener] = users.get(room.opener, 0) + 1
+        state = {
+            "draining": self.is_draining,
+            "config": self.config_digest,
+            "users": users,
+            "sessions": len(host.rooms),
+            "awake": sum(1 for room in host.rooms.values() if room.agent.is_running),
+            "clients": len(host.clients),
+            "formats": [1],
+        }
+        return NodeInfo(node=self.node, url=self.url, labels=self.labels, version=__version__, state=state)
+
+    async def start(self) -> None:
+        """Join the fleet. Raise StoreFault("taken") if a living node has this name."""
+        if self._watchdog is not None:
+            self._watchdog.start()
+        await self.lease.join()
+        self._stop_listening = self.engine.signals.listen(self._on_signal)
+        self.spawn(self._look_for_owners())
+
+    async def close(self) -> None:
+        """Leave the fleet, after the host has closed its rooms."""
+        self._stop_listening()
+        for task in list(self._tasks):
+            task.cancel()
+        for room in list(self.ownership.distant_rooms.values()):
+            room.close("the host was stopped")
+        self.ownership.distant_rooms.clear()
+        await self.links.close()
+        await self.lease.leave()
+        if self._watchdog is not None:
+            self._watchdog.close()
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        """Start a task that ends with this node."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def signal(self, topic: str, **payload: Any) -> None:
+        """Tell all nodes. It is a hint, and may be lost."""
+        with suppress(ProtocolError, ValueError):
+            await self.engine.signals.send(topic, {**payload, "node": self.node})
+
+    # --- calls of clients ---------------------------------------------------------------------------------------------
+
+    def relay(self, client: HostClient, incoming: Incoming, done: DoneCallback) -> tuple[bool, Awaitable[None] | None]:
+        """Send a call to the owner of its session, if that is another node. Return whether it was sent."""
+        method = incoming.method
+        required = _JOINED_CALLS.get(method)
+        if required is None and method not in _SESSION_CALLS and method in SERVED_METHODS:
+            return False, None
+        values = incoming.values
+        session = values.get("sessionId") if isinstance(values, dict) else None
+        if method in _SESSION_CALLS:
+            return (True, self._relay_session_call(client, str(session), incoming, done)) if session else (False, None)
+        if session is None and required is None and len(client.rooms) == 1:  # an extension
+            session = next(iter(client.rooms))
+        room = client.rooms.get(session) if isinstance(session, str) else None
+        if not isinstance(room, DistantRoom):
+            return False, None
+        joined_room(client, room.id, required or EDITOR)
+        self.counters.relayed += 1
+        if method == "session/close":
+            return True, self._close_distant(client, room, incoming, done)
+        return True, room.relay(client, incoming, done)
+
+    async def _close_distant(
+        self, client: HostClient, room: DistantRoom, incoming: Incoming, done: DoneCallback
+    ) -> None:
+        room.cancel(client)
+        work = room.relay(client, incoming, done)
+        if work is not None:
+            await work
+        room.leave(client)
+
+    async def _relay_session_call(
+        self, client: HostClient, session: str, incoming: Incoming, done: DoneCallback
+    ) -> None:
+        if await self.host.role_in(client.principal, session) is not None:
+            try:
+                room = await self.host.acquire_any_room(session)
+            except ProtocolError as error:
+                if error.kind != Kind.SESSION_NOT_FOUND:
+                    raise
+            else:
+                try:
+                    if isinstance(room, DistantRoom):
+                        self.counters.relayed += 1
+                        await check_role(client, session, _SESSION_CALLS[incoming.method])
+                        work = room.relay(client, incoming, done)
+                        if work is not None:
+                            await work
+                        return
+                finally:
+                    self.host.release_room(room)
+        served = SERVED_METHODS[incoming.method](client, incoming, done)
+        if served is not None:
+            await served
+
+    async def drain(self, grace: float) -> None:
+        """Start nothing more, and let sessions go: idle ones at once, others when their turn or the grace ends."""
+        self.is_draining = True
+        self.lease.renew_soon()
+        deadline = asyncio.get_running_loop().time() + grace
+        reason = f"node {self.node} is drained; connect again"
+        for room in self.host.rooms.values():
+            room.queue.is_paused = True
+        while self.host.rooms:
+            is_over = asyncio.get_running_loop().time() >= deadline
+            ready = [room for room in self.host.rooms.values() if is_over or room.queue.running is None]
+            await asyncio.gather(*(self.ownership.let_go(room, reason, is_told=False) for room in ready))
+            self._disconnect_clients(reason)
+            await asyncio.sleep(DRAIN_INTERVAL)
+        self._disconnect_clients(reason)
+
+    def _disconnect_clients(self, reason: str) -> None:
+        """Tell clients without a turn to come again: they continue at another node from their last entry."""
+        busy = {room.queue.running.client_id for room in self.host.rooms.values() if room.queue.running is not None}
+        for client in list(self.host.clients):
+            if client.id not in busy and all(not room.is_owner for room in client.rooms.values()):
+                transport = client.connection.transport
+                error = TransportClosed(reason)
+                if hasattr(transport, "fail"):
+                    transport.fail(error, SERVICE_RESTART, reason)
+                else:
+                    client.connection.close_soon(error)
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _on_renewed(self, deadline: float) -> None:
+        if self._watchdog is not None:
+            self._watchdog.beat(deadline)
+
+    def _on_lease_lost(self, reason: str) -> None:
+        text = f"node {self.node} lost its lease: {reason}"
+        self.host.report(text)
+        for room in list(self.host.rooms.values()):
+            self.spawn(self.ownership.let_go(room, text))
+
+    def _on_signal(self, topic: str, payload: dict[str, Any]) -> None:
+        if topic == "claimed" and payload.get("node") != self.node:
+            room = self.ownership.distant_rooms.get(str(payload.get("session", "")))
+            if room is not None:
+                self.spawn(self.look_again(room))
+        elif topic == "roles":
+            self.spawn(self.host.apply_role_changes(str(payload.get("session", ""))))
+        elif topic == "drain" and payload.get("target") == self.node:
+            self.host.report("asked to drain")
+            self.spawn(self.host.drain())
+
+    async def look_again(self, room: DistantRoom) -> None:
+        """Look for the owner of a session that has members here."""
+        try:
+            await self.ownership.attach(room, needs_owner=False)
+        except (ProtocolError, ConnectionFailed) as error:
+            room.report(f"its node was not reached: {error}")
+
+    async def _look_for_owners(self) -> None:
+        while True:
+            await asyncio.sleep(min(LOOK_INTERVAL, self.times.renew))
+            for room in list(self.ownership.distant_rooms.values()):
+                if room.link is None and room.members:
+                    await self.look_again(room)

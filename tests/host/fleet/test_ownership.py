@@ -1,0 +1,250 @@
+"""Who runs a session: a node dies, is paused, is cut off or drains, and its sessions go on elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import ProtocolError
+from dragoman.errors import StoreFault
+from dragoman.host.fleet.lease import LeaseTimes
+from dragoman.roles.client.remote_agent import RemoteAgent
+from dragoman.roles.client.session import ClientSession
+from dragoman.store.contract import Entry
+from tests.host.fleet.memory_fleet import FAST, Node, running_fleet
+from tests.host.fleet.test_relay import record
+from tests.host.memory_host import messages_of, open_session, until
+
+
+async def kill(node: Node) -> None:
+    """Let a node be gone for the others: no lease, no links. What it still does is fenced."""
+    node.die()
+    await node.cut_links()
+    node.fleet.links._token = "dead"
+
+
+def send_prompt(remote: RemoteAgent, session: str, text: str) -> asyncio.Future[Any]:
+    """Send a prompt, also while another turn runs."""
+    params = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+    return asyncio.ensure_future(remote.request("session/prompt", params))
+
+
+def agent_text(session: ClientSession) -> str:
+    return "".join(text for role, text in messages_of(session) if role == "agent")
+
+
+def prompts_in(log: list[Entry]) -> list[str]:
+    return [entry.body["prompt"][0]["text"] for entry in log if entry.kind == "prompt"]
+
+
+async def wait_dead(node: Node, other: Node) -> None:
+    """Wait until the lease of a node is over."""
+    nodes = other.fleet.engine.nodes
+    while (status := await nodes.node(node.name)) is not None and status.is_alive:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.item("FL-16")
+@pytest.mark.item("FL-18")
+async def test_prompts_that_waited_at_a_dead_node_run_once_and_the_interrupted_one_does_not(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client() as near, second.client() as far:
+            session = await open_session(near, tmp_path)
+            distant = await far.load_session(session.id, str(tmp_path))
+            interrupted = send_prompt(far, session.id, "wait gate")
+            await until(lambda: "waiting" in str(messages_of(distant)))
+            waiting = send_prompt(far, session.id, "second")
+            await until(lambda: len(first.host.rooms[session.id].queue.waiting) == 1)
+            await kill(first)
+            with pytest.raises(ProtocolError) as stopped:
+                await interrupted
+            assert stopped.value.data is not None
+            assert stopped.value.data["interrupted"] is True
+            assert (await waiting).stop_reason == "end_turn"
+            assert messages_of(distant)[-1][1].endswith("heard second")
+            assert second.owns(session.id)
+            log = await second.host.store.read(session.id)
+            assert [entry.body["prompt"][0]["text"] for entry in log if entry.kind == "prompt"] == [
+                "wait gate",
+                "second",
+            ]
+            ends = [entry.body for entry in log if entry.kind == "turn_ended"]
+            assert ends[0]["error"]["kind"] == "interrupted"
+            assert ends[1]["stopReason"] == "end_turn"
+            assert [entry.seq for entry in log] == list(range(1, len(log) + 1))
+
+
+@pytest.mark.item("FL-16")
+async def test_clients_of_a_dead_node_are_back_elsewhere_by_cursor(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client() as near:
+            session = await open_session(near, tmp_path)
+            await session.ask("one")
+            seen = first.host.rooms[session.id].state.seq
+            running = asyncio.ensure_future(session.ask("wait gate"))
+            await until(lambda: "waiting" in str(messages_of(session)))
+            await kill(first)
+            await wait_dead(first, second)
+            running.cancel()
+        async with second.client() as again:
+            params = {"sessionId": session.id, "cwd": str(tmp_path), "mcpServers": []}
+            received: list[bytes] = []
+
+            def tap(_: Any, frame: bytes) -> tuple[bool, None]:
+                received.append(frame)
+                return False, None
+
+            again.connection.tap = tap
+            await again.request("session/load", {**params, "_meta": {"dragoman": {"cursor": seen}}})
+            assert second.owns(session.id), "nobody ran it, so this node does"
+            log = await second.host.store.read(session.id, after=seen)
+            assert log[-1].kind == "turn_ended"
+            assert log[-1].body["error"]["kind"] == "interrupted"
+            assert "waiting for gate" in b"".join(received).decode()
+
+
+@pytest.mark.item("FL-17")
+async def test_a_session_of_one_nodes_folder_is_readable_everywhere_and_refused_by_name(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2"), labels={"n1": (), "n2": ()}) as (first, second):
+        async with first.client() as near:
+            session = await open_session(near, tmp_path)
+            await session.ask("one")
+            await kill(first)
+            await wait_dead(first, second)
+        async with second.client() as far:
+            distant = await far.load_session(session.id, str(tmp_path))
+            assert messages_of(distant) == [("user", "one"), ("agent", "heard one")]
+            with pytest.raises(ProtocolError, match=r"workspace_away: its folder .* is on n1, which has been away"):
+                await distant.ask("two")
+            other = tmp_path / "other"
+            other.mkdir()
+            await second.fleet.ownership.move(session.id, "n2", str(other), "ann")
+            assert await distant.ask("three") == "heard three"
+            assert second.owns(session.id)
+            assert second.host.rooms[session.id].state.cwd == str(other)
+
+
+@pytest.mark.item("FL-05")
+async def test_an_owner_that_was_paused_writes_nothing_after_another_claimed(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        received: list[tuple[str, Any]] = []
+        async with first.client(**record(received)) as near, second.client() as far:
+            session = await open_session(near, tmp_path)
+            running = asyncio.ensure_future(session.ask("wait gate"))
+            await until(lambda: "waiting" in str(messages_of(session)))
+            first.die()
+            await wait_dead(first, second)
+            distant = await far.load_session(session.id, str(tmp_path))
+            assert second.owns(session.id)
+            first.hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
+            with pytest.raises(ProtocolError):
+                await running
+            await until(lambda: not first.owns(session.id))
+            assert await distant.ask("after") == "heard after"
+            await until(lambda: messages_of(session)[-1] == ("agent", "heard after"))
+            assert "gate came" not in str(messages_of(session))
+            assert "gate came" not in str(await second.host.store.read(session.id))
+            assert first.fleet.counters.fenced == 1
+
+
+@pytest.mark.item("FL-09")
+async def test_a_node_that_cannot_renew_ends_its_agents_before_others_may_claim(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2")) as (first, _):
+        received: list[tuple[str, Any]] = []
+        async with first.client(**record(received)) as near:
+            session = await open_session(near, tmp_path)
+            running = asyncio.ensure_future(session.ask("wait gate"))
+            await until(lambda: "waiting" in str(messages_of(session)))
+            nodes = first.fleet.engine.nodes
+
+            class Away:
+                """An engine that this node does not reach."""
+
+                async def renew(self, *_: Any) -> None:
+                    raise StoreFault("away", "the engine does not answer")
+
+                join = leave = renew
+
+            first.fleet.lease._nodes = Away()  # type: ignore[assignment]
+            await until(lambda: not first.fleet.lease.may_start_turns)
+            status = await nodes.node("n1")
+            assert status is not None
+            assert status.is_alive
+            await until(lambda: not first.owns(session.id))
+            status = await nodes.node("n1")
+            assert status is not None
+            assert status.is_alive, "it lets its sessions go while the lease still counts"
+            await until(lambda: all(each.failure is not None for each in first.hosted.started))
+            with pytest.raises(ProtocolError):
+                await running
+            await until(lambda: any(name == "agent" for name, _ in received))
+            assert "lost its lease" in next(params["message"] for name, params in received if name == "agent")
+            with pytest.raises(ProtocolError, match=r"node n1 cannot run sessions now|workspace_away|try again"):
+                await asyncio.wait_for(session.ask("more"), 30)
+            first.fleet.lease._nodes = nodes
+            await until(lambda: first.fleet.lease.may_start_turns)
+            assert await session.ask("again") == "heard again"
+
+
+@pytest.mark.item("FL-14")
+async def test_a_link_that_is_cut_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client() as near, second.client() as far:
+            session = await open_session(near, tmp_path)
+            distant = await far.load_session(session.id, str(tmp_path))
+            running = send_prompt(far, session.id, "wait gate")
+            waiting = send_prompt(far, session.id, "next")
+            await until(lambda: len(first.host.rooms[session.id].queue.waiting) == 1)
+            await first.cut_links()
+            gates = first.hosted.agents[-1].gates  # type: ignore[attr-defined]
+            gates["gate"].set()
+            assert (await running).stop_reason == "end_turn"
+            assert (await waiting).stop_reason == "end_turn"
+            for number in range(5):
+                await second.cut_links()
+                assert await distant.ask(f"round {number}") == f"heard round {number}"
+            rounds = [f"round {number}" for number in range(5)]
+            log = await first.host.store.read(session.id)
+            assert prompts_in(log) == ["wait gate", "next", *rounds]
+            await until(lambda: agent_text(session) == agent_text(distant))
+            assert agent_text(distant).count("heard") == 6, "each is heard once"
+
+
+@pytest.mark.item("FL-20")
+async def test_drain_lets_turns_end_and_sessions_go_on_elsewhere(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client() as near, second.client() as far:
+            session = await open_session(near, tmp_path)
+            distant = await far.load_session(session.id, str(tmp_path))
+            running = send_prompt(far, session.id, "wait gate")
+            await until(lambda: "waiting" in str(messages_of(distant)))
+            waiting = send_prompt(far, session.id, "next")
+            await until(lambda: len(first.host.rooms[session.id].queue.waiting) == 1)
+            draining = asyncio.ensure_future(first.fleet.drain(30))
+            await until(lambda: first.fleet.is_draining)
+            first.hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
+            assert (await running).stop_reason == "end_turn"
+            await draining
+            assert not first.host.rooms
+            assert (await waiting).stop_reason == "end_turn"
+            assert "gate came" in str(messages_of(distant))
+            assert second.owns(session.id)
+            with pytest.raises(Exception, match=r"drain|closed"):
+                await open_session(near, tmp_path)
+
+
+async def test_two_nodes_of_one_name_are_refused() -> None:
+    async with running_fleet(("n1",)) as (first,):
+        with pytest.raises(StoreFault, match="another node is called 'n1'"):
+            async with running_fleet(("n1",), engine=first.fleet.engine):
+                pass
+
+
+def test_the_times_of_a_lease_are_in_their_order() -> None:
+    for times in (LeaseTimes(), FAST):
+        values = [times.renew, times.stop_turns, times.end_agents, times.kill_agents, times.counts]
+        assert values == sorted(values)
+    assert LeaseTimes().renew * 2 > LeaseTimes().stop_turns, "two renewals may fail"
