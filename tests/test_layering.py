@@ -37,10 +37,11 @@ EFFECTS = {
 # opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat;
 # pytest only in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer;
 # httpx and websockets only for remote agents, in transport/remote, and httpx for the keys of an issuer; the MCP SDK and
-# what it brings only when an MCP server is opened or offered.
+# what it brings only when an MCP server is opened or offered; asyncpg only in store/postgres, nats
+# only in store/nats, and cryptography only where credentials are sealed.
 DEPENDENCIES = {
-    "anyio", "h11", "h2", "httpx", "httpx2", "hypercorn", "jwt", "mcp", "mcp_types", "msgspec", "opentelemetry",
-    "prompt_toolkit", "pytest", "uvicorn", "uvloop", "websockets",
+    "anyio", "asyncpg", "cryptography", "h11", "h2", "httpx", "httpx2", "hypercorn", "jwt", "mcp", "mcp_types",
+    "msgspec", "nats", "opentelemetry", "prompt_toolkit", "pytest", "uvicorn", "uvloop", "websockets",
 }  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.process import OnTerminal, dragoman
+from tests.cli.process import OnTerminal, dragoman, in_process
+from tests.cli.serve_process import Served
 
 ENV = "canary-env-4f9b27c1d0"
 HEADER = "canary-header-77ab01c2"
@@ -134,21 +135,70 @@ def test_remembered_permissions_contain_no_secret(tmp_path: Path, work: Path) ->
     assert os.path.exists(tmp_path / "state" / "dragoman" / "grants.json")  # printenv could be remembered
 
 
-@pytest.mark.item("004-56")
-def test_no_credential_of_an_mcp_server_that_echoes_it_is_printed_recorded_or_stored(
-    tmp_path: Path, work: Path
-) -> None:
+def echoing_servers(folder: Path) -> Path:
+    """Write a file with an MCP server that echoes its credential in results, errors and on stderr."""
     bare = Path(__file__).parents[1] / "mcp" / "bare_server.py"
     entry = {"command": sys.executable, "args": ["-S", str(bare)], "env": {"KEY": MCP}}
-    (work / "echoing.json").write_text(json.dumps({"mcpServers": {"bare": entry}}))
+    file = folder / "echoing.json"
+    file.write_text(json.dumps({"mcpServers": {"bare": entry}}))
+    return file
+
+
+@pytest.mark.item("004-56", "BR-06")
+def test_no_credential_of_an_mcp_server_that_echoes_it_is_in_output_log_recording_audit_or_export(
+    tmp_path: Path, work: Path
+) -> None:
+    servers = echoing_servers(work)
     agent = [sys.executable, "-m", "dragoman", "agent", "everything"]
-    recording = work / "talk.ndjson"
-    printed = ""
-    for tool in ("environment", "error", "exit"):
-        command = ["--prompt", f"/call bare {tool} {{}}", "--mcp", "echoing.json", "--yes"]
-        ran = dragoman("run", *command, "--trace", str(recording), "--", *agent, cwd=work)
-        printed += ran.stdout + ran.stderr + dragoman("inspect", "show", str(recording), cwd=work).stdout
-        recording.unlink()
-    assert "[redacted]" in printed
-    assert leaks(printed, MCP) == []
+    recordings = [work / f"{tool}.ndjson" for tool in ("environment", "error", "exit")]
+    seen = ""
+    for recording, more in zip(recordings, (["--verbose"], ["--json"], []), strict=True):
+        command = ["--prompt", f"/call bare {recording.stem} {{}}", "--mcp", str(servers), "--yes", *more]
+        ran = dragoman("run", *command, "--session", "leak", "--trace", str(recording), "--", *agent, cwd=work)
+        seen += ran.stdout + ran.stderr
+        seen += recording.read_text()
+    assert seen.count("[redacted]") > 5
+    commands = [["inspect", kind, str(recordings[0])] for kind in ("show", "export")]
+    commands += [["sessions", "export", "leak", *form] for form in ([], ["--html"], ["--markdown"])]
+    commands += [["audit", "show"], ["audit", "export"], ["sessions", "show", "leak"]]
+    for arguments in commands:
+        ran = in_process(*arguments, cwd=work)
+        assert ran.returncode == 0, (arguments, ran.stderr)
+        seen += ran.stdout + ran.stderr
+    assert leaks(seen, MCP) == []
     assert leaks(stored_text(tmp_path), MCP) == []
+
+
+@pytest.mark.item("004-56", "BR-06")
+def test_no_credential_of_an_mcp_server_of_a_host_is_in_its_output_log_or_store(tmp_path: Path, work: Path) -> None:
+    store = tmp_path / "host.db"
+    options = ("--mcp", str(echoing_servers(work)), "--verbose", "--workspace-tools", "--store", str(store))
+    served = Served(work, *options, "--bind", "127.0.0.1:0")
+    try:
+        prompts = ["/call bare environment {}", "/tools"]
+        ran = [
+            dragoman(
+                "run",
+                "--host",
+                served.url,
+                "--cwd",
+                str(work),
+                "-y",
+                "--mcp",
+                "echoing.json",
+                "--prompt",
+                text,
+                cwd=work,
+            )
+            for text in prompts
+        ]
+    finally:
+        served.end()
+    assert served.process.stderr is not None
+    seen = "".join(each.stdout + each.stderr for each in ran) + served.process.stderr.read()
+    assert "[redacted]" in seen
+    assert "run_command" in seen
+    seen += "".join(file.read_bytes().decode("utf-8", "replace") for file in work.rglob("*.jsonl"))
+    files = [file for file in tmp_path.glob("host.db*") if file.suffix != ".credentials"]  # where the host keeps them
+    seen += "".join(file.read_bytes().decode("utf-8", "replace") for file in files)
+    assert leaks(seen, MCP) == []

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from dragoman import Agent, ProtocolError, Turn, connect
+from dragoman import Agent, ProtocolError, RemoteAgent, Turn, connect
 from dragoman.agents.everything.agent import everything
 from dragoman.mcp.listener import serve_http, serve_shim
 from dragoman.mcp.offers import OfferedServer, build_server
@@ -92,9 +92,19 @@ class Refusal(NamedTuple):
     message: str
 
 
+def offer(agent: RemoteAgent, servers: Sequence[OfferedServer]) -> None:
+    """Offer these servers instead of functions; `tools` of `connect` can have functions only."""
+    if servers:
+        agent._offers._started().provider.servers = {server.server_id: server for server in servers}
+        agent._offers._functions = {server.name: [] for server in servers}
+
+
 @asynccontextmanager
-async def provider_frames() -> AsyncIterator[tuple[Raw, dict[str, Any]]]:
-    """Connect our client, which offers `add`, with a raw agent; gives the agent's end and the entry of the server."""
+async def provider_frames(servers: Sequence[OfferedServer] = ()) -> AsyncIterator[tuple[Raw, dict[str, Any]]]:
+    """Connect our client, which offers `add`, with a raw agent; gives the agent's end and the entry of the server.
+
+    Given servers are offered instead.
+    """
     ours, theirs = memory_pair()
     peer = Peer(theirs)
     entries: list[Any] = []
@@ -108,12 +118,14 @@ async def provider_frames() -> AsyncIterator[tuple[Raw, dict[str, Any]]]:
     peer.answers["session/new"] = open_session
     reading = asyncio.create_task(peer.until(lambda _: False))
     async with connect(ours, tools=[add]) as agent:
+        offer(agent, servers)
         await agent.open_session("/")
         reading.cancel()
         await asyncio.wait([reading])
         yield peer, entries[0]
 
 
+@pytest.mark.item("BR-09")
 async def test_a_provider_answers_the_frames_of_todays_spelling() -> None:
     async with provider_frames() as (peer, entry):
         assert entry["type"] == "acp"
@@ -134,6 +146,7 @@ async def test_a_provider_answers_the_frames_of_todays_spelling() -> None:
         assert malformed["error"]["code"] == -32602
 
 
+@pytest.mark.item("BR-09")
 @pytest.mark.parametrize("member", ["serverId", "acpId"])
 async def test_a_provider_answers_both_spellings_with_connections(member: str) -> None:
     async with provider_frames() as (peer, entry):
@@ -156,7 +169,7 @@ async def test_a_provider_answers_both_spellings_with_connections(member: str) -
         assert "connectionId" in gone["message"]
 
 
-@pytest.mark.item("004-73")
+@pytest.mark.item("004-73", "BR-09")
 async def test_a_provider_answers_the_request_that_the_draft_plans() -> None:
     async with provider_frames() as (peer, _):
         message = {"serverName": "client", "mcpMethod": "tools/call"}
@@ -180,12 +193,16 @@ class RawProvider:
 
     def connect(self, params: Any) -> Any:
         self.seen.append("mcp/connect")
+        if self._spelling == "name":
+            return Refusal(-32601, "Method not found")
         assert self._spelling in ("connection", "acp_id")
         assert ("acpId" in params) == (self._spelling == "acp_id")
         return {"connectionId": "c1"}
 
     async def message(self, params: Any) -> Any:
         self.seen.append("server" if "serverId" in params else "connection")
+        if self._spelling == "name":
+            return Refusal(-32601, "Method not found")
         if "serverId" in params:
             if self._spelling != "server":
                 return Refusal(-32602, "missing field connectionId")
@@ -200,7 +217,8 @@ class RawProvider:
         return await self._server.request(method, params, lambda *_: None)
 
 
-@pytest.mark.parametrize("spelling", ["server", "connection", "acp_id"])
+@pytest.mark.item("BR-09")
+@pytest.mark.parametrize("spelling", ["server", "connection", "acp_id", "name"])
 async def test_an_agent_uses_the_spelling_of_its_client(spelling: str) -> None:
     ours, theirs = memory_pair()
     connection = everything().start_connection(theirs)
@@ -218,7 +236,7 @@ async def test_an_agent_uses_the_spelling_of_its_client(spelling: str) -> None:
     finally:
         await connection.close()
     assert '"5"' in text
-    assert provider.seen[-1] == ("server" if spelling == "server" else "connection")
+    assert provider.seen[-1] == {"server": "server", "name": "_mcp/request"}.get(spelling, "connection")
     if spelling == "server":
         frame = next(m["params"] for m in client.received if m.get("method") == "mcp/message")
         assert frame["requestId"].startswith("mcp-request:")

@@ -58,6 +58,7 @@ class HostSection(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()  # additional host names
     lsp: bool = False  # diagnostics of language servers after each write, and their tools
     workspace_tools: bool = False  # files and commands as MCP tools
+    secrets_key: str = ""  # the file with the key that seals credentials in a database
     access_log: str = ""  # the file for the access log, "-" for stderr; "" writes none
     local: bool = True  # whether its owner needs no token on this machine
     limits: Mapping[str, float] = {}

@@ -6,20 +6,22 @@ every line, then `redact` every line. A line without secrets is unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
 
+from dragoman.policy.message_secrets import (
+    CREDENTIAL_METHODS,
+    PUBLIC_MEMBERS,
+    SECRET_MAPS,
+    credentials_of,
+    map_values,
+)
 from dragoman.policy.redaction import REDACTED, Redactor, is_secret_name
-from dragoman.schema.methods import METHODS
 from dragoman.transport.recording.format import Header, RecordedLine, parse_json
 
-_SECRET_MAPS = frozenset({"env", "headers"})
-_CREDENTIAL_METHODS = frozenset(row.name for row in METHODS.values() if row.has_credentials)
-_SIGNS = (b'"env"', b'"headers"', *(name.encode() for name in _CREDENTIAL_METHODS))
-_PUBLIC_MEMBERS = frozenset({"methodId", "method", "id", "type", "name", "protocol", "baseUrl", "_meta"})
+_SIGNS = (b'"env"', b'"headers"', *(name.encode() for name in CREDENTIAL_METHODS))
 
 # Cache of redacted short strings, because the search takes most of the time: their length, and how many.
 _MAX_CACHED_LENGTH = 64
@@ -41,16 +43,16 @@ class RecordingRedactor:
             return
         message = parse_json(data)
         if isinstance(message, dict):
-            self._secrets.update(_map_values(message))
-            if message.get("method") in _CREDENTIAL_METHODS:
-                self._secrets.update(_credentials(message.get("params")))
+            self._secrets.update(map_values(message))
+            if message.get("method") in CREDENTIAL_METHODS:
+                self._secrets.update(credentials_of(message.get("params")))
 
     def redact(self, recorded: RecordedLine) -> RecordedLine:
         """Return the line without secrets."""
         message = parse_json(recorded.data)
         if isinstance(message, dict | list):
             clean = self._redact_value(message)
-            if isinstance(clean, dict) and clean.get("method") in _CREDENTIAL_METHODS:
+            if isinstance(clean, dict) and clean.get("method") in CREDENTIAL_METHODS:
                 clean["params"] = _mask_credentials(clean.get("params"))
             data = recorded.data if clean == message else bytes(msgspec.json.encode(clean))
         else:
@@ -68,7 +70,7 @@ class RecordingRedactor:
         return Redactor(self._secrets | {value.partition(" ")[2] for value in self._secrets})
 
     def _redact_value(self, value: Any, name: str = "") -> Any:
-        if name in _SECRET_MAPS:
+        if name in SECRET_MAPS:
             return _mask_pairs(value)
         if isinstance(value, dict):
             return {self._redact_text(key): self._redact_member(key, item) for key, item in value.items()}
@@ -88,28 +90,6 @@ class RecordingRedactor:
         return self._redact_short(text) if len(text) <= _MAX_CACHED_LENGTH else self._redactor.redact_text(text)
 
 
-def _map_values(value: Any) -> Iterator[str]:
-    """Yield the values of all env and headers members, lists of pairs or maps."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _map_values(item)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            if name in _SECRET_MAPS:
-                yield from _pair_values(item)
-            else:
-                yield from _map_values(item)
-
-
-def _pair_values(pairs: Any) -> Iterator[str]:
-    if isinstance(pairs, dict):
-        yield from (item for item in pairs.values() if isinstance(item, str))
-    elif isinstance(pairs, list):
-        for pair in pairs:
-            if isinstance(pair, dict) and isinstance(pair.get("value"), str):
-                yield pair["value"]
-
-
 def _mask_pairs(pairs: Any) -> Any:
     """Replace the values, keep the names."""
     if isinstance(pairs, dict):
@@ -119,22 +99,10 @@ def _mask_pairs(pairs: Any) -> Any:
     return REDACTED if isinstance(pairs, str) else pairs
 
 
-def _credentials(params: Any) -> Iterator[str]:
-    if isinstance(params, str):
-        yield params
-    elif isinstance(params, list):
-        for item in params:
-            yield from _credentials(item)
-    elif isinstance(params, dict):
-        for name, item in params.items():
-            if name not in _PUBLIC_MEMBERS:
-                yield from _credentials(item)
-
-
 def _mask_credentials(params: Any) -> Any:
     """Replace all strings in credentials."""
     if isinstance(params, dict):
-        return {name: item if name in _PUBLIC_MEMBERS else _mask_credentials(item) for name, item in params.items()}
+        return {name: item if name in PUBLIC_MEMBERS else _mask_credentials(item) for name, item in params.items()}
     if isinstance(params, list):
         return [_mask_credentials(item) for item in params]
     return REDACTED if isinstance(params, str) else params

@@ -91,6 +91,7 @@ async def serve_app(server: Any, token: str, *, host: str = "127.0.0.1", port: i
         yield f"http://{host}:{listening.getsockname()[1]}/mcp"
     finally:
         http.should_exit = True
+        app.close()
         await asyncio.wait([task], timeout=CLOSE_TIMEOUT)
         task.cancel()
         listening.close()
@@ -108,7 +109,8 @@ class _Guard:
     def __init__(self, app: Any, token: str) -> None:
         self._app = app
         self._token = token
-        self._running = 0
+        self._running: set[asyncio.Task[Any]] = set()
+        self._is_closing = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Serve one request."""
@@ -124,11 +126,24 @@ class _Guard:
             body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-33000,"message":"refused"}}'
             await send({"type": "http.response.body", "body": body})
             return
-        self._running += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        response = _Response(send)
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, response)
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+            await response.finish()
         finally:
-            self._running -= 1
+            self._running.discard(task)
+
+    def close(self) -> None:
+        """End the requests that run: streams of events would go on for ever."""
+        self._is_closing = True
+        for task in self._running:
+            task.cancel()
 
     def _refusal(self, scope: Any) -> int:
         """Return the HTTP status with which a request is refused; 0 if it is not."""
@@ -145,7 +160,26 @@ class _Guard:
         bearer = given.get(b"authorization", [b""])[0].decode("latin-1")
         if not secrets.compare_digest(bearer.encode(), expected.encode()):
             return 401
-        return 429 if self._running >= MAX_REQUESTS else 0
+        return 429 if len(self._running) >= MAX_REQUESTS else 0
+
+
+class _Response:
+    """The answer to one request, which can be ended early."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self._has_begun = False
+
+    async def __call__(self, message: Any) -> None:
+        """Send a part of the answer."""
+        self._has_begun = self._has_begun or message["type"] == "http.response.start"
+        await self._send(message)
+
+    async def finish(self) -> None:
+        """End the answer: nobody reads it any more."""
+        if not self._has_begun:
+            await self._send({"type": "http.response.start", "status": 503, "headers": []})
+        await self._send({"type": "http.response.body", "body": b""})
 
 
 @asynccontextmanager
@@ -164,8 +198,8 @@ async def serve_shim(server: OfferedServer) -> AsyncIterator[McpServer]:
             line = await asyncio.wait_for(reader.readline(), OPEN_TIMEOUT)
             if secrets.compare_digest(line.strip(), token.encode()):
                 await _serve_lines(server, reader, writer)
-        except (OSError, TimeoutError, ValueError):
-            return  # the other end left, or is not the shim
+        except (OSError, TimeoutError, ValueError, asyncio.CancelledError):
+            return  # the other end left, is not the shim, or we stop serving
         finally:
             tasks.discard(task)
             writer.close()

@@ -5,6 +5,7 @@ Errors of the outer protocol and of MCP are kept apart (docs/protocol/extensions
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
@@ -21,8 +22,8 @@ from dragoman.schema.mcp import (
     MessageMcpParams,
 )
 
-# Codes of the outer protocol: invalid or repeated, too many at once, no such server, the server failed.
-MALFORMED, LIMIT, NO_SERVER, FAILED = -32602, -33000, -33001, -33002
+# Codes of the outer protocol: invalid or repeated, cancelled, too many at once, no such server, the server failed.
+MALFORMED, CANCELLED, LIMIT, NO_SERVER, FAILED = -32602, -32800, -33000, -33001, -33002
 
 # Requests of one peer at once, and connections: what both official SDKs allow.
 MAX_REQUESTS = 64
@@ -120,6 +121,8 @@ class Provider:
             result = await self._limited(server.request(params.method, params.params or None, notify))
         except HandlerFailed as error:
             raise ForeignError(FAILED, "MCP server handler failed", {"details": error.details}) from None
+        except asyncio.CancelledError:
+            raise ForeignError(CANCELLED, "Request cancelled") from None
         except ForeignError as error:
             if error.code == LIMIT:
                 raise

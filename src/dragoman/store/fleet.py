@@ -134,12 +134,14 @@ class Engine(msgspec.Struct, kw_only=True):
     guarantees: list[str]  # what an acknowledgement means, in words
     is_shared: bool = False  # several machines can use it
     disagreements: Callable[[], Awaitable[list[str]]] = _find_nothing  # which replicas differ, in words
-    on_close: Callable[[], Awaitable[None]] = _close_nothing
+    before_close: Callable[[], Awaitable[None]] = _close_nothing  # ends what uses the connections of the store
+    after_close: Callable[[], Awaitable[None]] = _close_nothing
 
     async def close(self) -> None:
         """Close the store and everything else. Idempotent."""
+        await self.before_close()
         await self.store.close()
-        await self.on_close()
+        await self.after_close()
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -182,7 +182,7 @@ def parse_query(query: str) -> list[Term]:
     found = []
     for phrase, star, word in _TERM.findall(query):
         text = phrase or word
-        words = tuple(_fold_word(each) for each in _WORD.findall(text))
+        words = tuple(fold_words(text))
         if words:
             found.append(Term(words, bool(star) or (not phrase and text.endswith("*"))))
     if not found:
@@ -213,6 +213,11 @@ def snippet(terms: list[Term], text: str) -> tuple[str, list[tuple[int, int]]]:
 def _word_start(text: str, near: int) -> int:
     space = text.find(" ", near, near + 20)
     return space + 1 if space >= 0 else near
+
+
+def fold_words(text: str) -> list[str]:
+    """Return the words of a text as they are compared."""
+    return [_fold_word(word) for word in _WORD.findall(text)]
 
 
 def _split_words(text: str) -> list[tuple[str, int, int]]:

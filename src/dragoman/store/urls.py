@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
 from dragoman.errors import ConfigFault
 
@@ -18,27 +19,34 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.DOTALL | re.IGNORECASE)
 
 
 class StoreAddress(NamedTuple):
-    """Where sessions are stored: the scheme and the file ("" if there is none)."""
+    """Where sessions are stored: the scheme and the file ("" if there is none), or the URL of an engine."""
 
     scheme: str
     path: str
+    url: str = ""  # of an engine that is not a file, without secrets
 
     @property
     def is_durable(self) -> bool:
         """Whether the store outlives the process."""
         return SCHEMES[self.scheme].is_durable
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several machines can use the store."""
+        return SCHEMES[self.scheme].is_shared
+
     def __str__(self) -> str:
-        return f"{self.scheme}:{self.path}"
+        return self.url or f"{self.scheme}:{self.path}"
 
 
 class StoreScheme(NamedTuple):
     """One kind of store: the form of its addresses, their parser, and how to open it."""
 
     example: str
-    parse_path: Callable[[str], str]  # the text after the colon -> the path of the file; raises ValueError
+    parse_path: Callable[[str], str]  # the text after the colon -> the path of the file, or a URL; raises ValueError
     open: Callable[[str, EngineOptions], Awaitable[Engine]]
     is_durable: bool = True
+    is_shared: bool = False
 
 
 def _parse_file_path(rest: str) -> str:
@@ -76,9 +84,30 @@ async def _open_memory(_: str, __: EngineOptions) -> Engine:
     return local_engine("memory", MemoryStore(), ["acknowledged means: in the memory of one process"])
 
 
+def _parse_postgres_url(rest: str) -> str:
+    """Check a URL of PostgreSQL, as libpq takes it; a password in it could be read by every user of this machine."""
+    try:
+        parts = urlsplit(f"postgresql:{rest}")
+        has_password = parts.password is not None or any(name == "password" for name, _ in parse_qsl(parts.query))
+    except ValueError as error:
+        raise ValueError(f"the address cannot be read ({error})") from None
+    if not rest.startswith("//") or not parts.path.strip("/"):
+        raise ValueError("the address has no database")
+    if has_password:
+        raise ValueError("the address has a password; put it into PGPASSWORD or ~/.pgpass")
+    return f"postgresql:{rest}"
+
+
+async def _open_postgres(url: str, options: EngineOptions) -> Engine:
+    from dragoman.store.postgres.engine import open_postgres
+
+    return await open_postgres(url, options)
+
+
 SCHEMES: dict[str, StoreScheme] = {
     "sqlite": StoreScheme("sqlite:PATH", _parse_file_path, _open_sqlite),
     "memory": StoreScheme("memory:", _parse_no_path, _open_memory, is_durable=False),
+    "postgresql": StoreScheme("postgresql://HOST/DATABASE", _parse_postgres_url, _open_postgres, is_shared=True),
 }
 
 
@@ -92,7 +121,8 @@ def parse_address(text: str) -> StoreAddress:
         file = "" if rest.startswith("//") else f" (for a file of that name: ./{text})"
         raise ConfigFault([f"store: {text}: unknown store {name!r}; write a path, or {known}{file}"])
     try:
-        return StoreAddress(name, scheme.parse_path(rest))
+        parsed = scheme.parse_path(rest)
+        return StoreAddress(name, "", parsed) if scheme.is_shared else StoreAddress(name, parsed)
     except ValueError as error:
         raise ConfigFault([f"store: {text}: {error}, as in {scheme.example}"]) from None
 
@@ -107,4 +137,4 @@ async def open_engine(address: str | StoreAddress, options: EngineOptions | None
     from dragoman.store.fleet import EngineOptions
 
     found = parse_address(address) if isinstance(address, str) else address
-    return await SCHEMES[found.scheme].open(found.path, options or EngineOptions())
+    return await SCHEMES[found.scheme].open(found.url or found.path, options or EngineOptions())

@@ -11,6 +11,7 @@ import pytest
 from dragoman.host.auth.authenticate import Authenticator
 from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.oidc import TokenIdentity
+from dragoman.host.auth.token_calls import FileTokens
 from dragoman.host.auth.tokens import Tokens
 from dragoman.transport.remote.server.auth import BEARER_SUBPROTOCOL_PREFIX, AuthRequest, Principal, Refused
 
@@ -30,7 +31,7 @@ def auth_request(admission: Authenticator, **parts: Any) -> Principal:
 
 def test_a_token_is_accepted_in_every_place_it_can_be_sent(tokens: Tokens) -> None:
     text, created = tokens.create("ann", "editor", seconds=60)
-    admission = Authenticator(tokens)
+    admission = Authenticator(FileTokens(tokens))
     for parts in (
         {"headers": {"authorization": f"Bearer {text}"}},
         {"query": {"token": text}},
@@ -43,22 +44,22 @@ def test_a_token_is_accepted_in_every_place_it_can_be_sent(tokens: Tokens) -> No
 
 
 def test_without_a_token_only_the_local_owner_is_accepted_and_only_if_allowed(tokens: Tokens) -> None:
-    assert auth_request(Authenticator(tokens, local=as_owner)).is_local
+    assert auth_request(Authenticator(FileTokens(tokens), local=as_owner)).is_local
     with pytest.raises(Refused) as caught:
-        auth_request(Authenticator(tokens))
+        auth_request(Authenticator(FileTokens(tokens)))
     assert caught.value.status == 401
     assert "dragoman tokens create" in caught.value.message
 
 
 def test_a_wrong_token_is_refused_for_the_local_owner_too(tokens: Tokens) -> None:
     with pytest.raises(Refused) as caught:
-        auth_request(Authenticator(tokens, local=as_owner), headers={"authorization": "Bearer nonsense"})
+        auth_request(Authenticator(FileTokens(tokens), local=as_owner), headers={"authorization": "Bearer nonsense"})
     assert caught.value.status == 401
 
 
 def test_where_the_system_does_not_tell_an_admin_token_of_the_owner_is_the_proof(tokens: Tokens) -> None:
     def is_owner(text: str, uid: int | None = None) -> bool:
-        admission = Authenticator(tokens, local=as_owner)
+        admission = Authenticator(FileTokens(tokens), local=as_owner)
         return auth_request(admission, query={"token": text}, socket_cache={"uid": uid}).is_local
 
     proof, _ = tokens.create("owner", "admin")
@@ -78,7 +79,7 @@ class Issuer:
 
 
 def test_a_user_of_the_issuer_cannot_be_somebody_with_a_token(tokens: Tokens) -> None:
-    admission = Authenticator(tokens, Issuer())  # type: ignore[arg-type]
+    admission = Authenticator(FileTokens(tokens), Issuer())  # type: ignore[arg-type]
     _, created = tokens.create("ann", "admin")
     tokens.revoke(created.id)
     tokens.create_share_link("s1", "viewer", 60, name="eve")
@@ -91,5 +92,5 @@ def test_a_user_of_the_issuer_cannot_be_somebody_with_a_token(tokens: Tokens) ->
 
 def test_a_share_link_gives_access_to_its_session_only(tokens: Tokens) -> None:
     text, _ = tokens.create_share_link("s1", "viewer", 60, name="eve")
-    principal = auth_request(Authenticator(tokens, local=as_owner), query={"token": text})
+    principal = auth_request(Authenticator(FileTokens(tokens), local=as_owner), query={"token": text})
     assert (principal.session, principal.role, principal.user) == ("s1", "viewer", "eve (guest)")

@@ -4,7 +4,7 @@
 import { Readable, Writable } from "node:stream";
 import { agent, McpOverAcpCaller, methods, ndJsonStream, PROTOCOL_VERSION } from "@agentclientprotocol/sdk/unstable";
 
-const caller = new McpOverAcpCaller({ clientInfo: { name: "ts", version: "1" } });
+const caller = new McpOverAcpCaller({ clientInfo: { name: "ag", version: "1" } });
 let servers = [];
 
 const app = agent({ name: "ts-mcp" })
@@ -19,6 +19,17 @@ const app = agent({ name: "ts-mcp" })
   })
   .onRequest(methods.agent.session.prompt, async ({ params, client }) => {
     const { serverId } = servers[0];
+    if (params.prompt[0].text === "frames") {
+      const call = (name, more) =>
+        caller
+          .request(client, serverId, "tools/call", { name, arguments: { text: "hi" }, _meta: { progressToken: "t" } }, more)
+          .catch((error) => error.code);
+      const seen = [await call("echo"), await call("inner"), await call("oops")];
+      seen.push(await call("wait", { signal: AbortSignal.timeout(200) }));
+      const update = { sessionUpdate: "agent_message_chunk", content: { type: "text", text: JSON.stringify(seen) } };
+      await client.notify(methods.client.session.update, { sessionId: params.sessionId, update });
+      return { stopReason: "end_turn" };
+    }
     const notes = [];
     const onNotification = (note) => notes.push(note.method);
     const ask = (method, more) => caller.request(client, serverId, method, more, { onNotification });

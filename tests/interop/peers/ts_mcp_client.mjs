@@ -3,15 +3,25 @@
 
 import { spawn } from "node:child_process";
 import { Readable, Writable } from "node:stream";
-import { client, McpOverAcpProvider, methods, ndJsonStream, PROTOCOL_VERSION } from "@agentclientprotocol/sdk/unstable";
+import { client, McpOverAcpProvider, McpProtocolError, methods, ndJsonStream, PROTOCOL_VERSION } from "@agentclientprotocol/sdk/unstable";
 
 const provider = new McpOverAcpProvider();
 let text = "";
+let waiting;
 
-async function serve({ method, params, notify }) {
+async function serve({ method, params, notify, signal }) {
   if (method === "tools/list") {
     const inputSchema = { type: "object", properties: { text: { type: "string" } } };
-    return { result: { tools: [{ name: "echo", inputSchema }], resultType: "complete", ttlMs: 0, cacheScope: "public" } };
+    const tools = ["echo", "inner", "oops", "wait"].map((name) => ({ name, inputSchema }));
+    return { result: { tools, resultType: "complete", ttlMs: 0, cacheScope: "public" } };
+  }
+  if (params?.name === "inner") throw new McpProtocolError(-32050, "inner bad", { x: 1 });
+  if (params?.name === "oops") throw new Error("oops");
+  if (params?.name === "wait") {
+    const aborted = new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+    waiting = aborted.catch(() => {});
+    await remote.notify(methods.agent.session.cancel, { sessionId });
+    await aborted;
   }
   if (method === "tools/call") {
     const token = params._meta?.progressToken;
@@ -38,7 +48,10 @@ await remote.request(methods.agent.initialize, { protocolVersion: PROTOCOL_VERSI
 const registration = provider.registerServer(remote, { name: "tools", handler: serve });
 const session = { cwd: process.cwd(), mcpServers: [registration.declaration] };
 const { sessionId } = await remote.request(methods.agent.session.new, session);
-await remote.request(methods.agent.session.prompt, { sessionId, prompt: [{ type: "text", text: process.argv[2] }] });
+for (const prompt of process.argv[2].split("\n")) {
+  await remote.request(methods.agent.session.prompt, { sessionId, prompt: [{ type: "text", text: prompt }] });
+  await waiting; // the cancel of a call may come after the end of its turn
+}
 console.log(text);
 child.kill();
 process.exit(0);

@@ -270,10 +270,11 @@ def open_trace(path: str | None, command: Sequence[str]) -> Iterator[Tap | None]
     if path is None:
         yield None
         return
+    from dragoman.policy.message_secrets import FrameRedactor
     from dragoman.transport.recording.tap import trace_to
 
     def report(text: str) -> None:
         print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)
 
-    with trace_to(path, command, report) as tap:
+    with trace_to(path, command, report, redact=FrameRedactor()) as tap:
         yield tap

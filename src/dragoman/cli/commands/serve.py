@@ -48,9 +48,11 @@ user share a process per agent; different users never share one. Sandboxed
 agents, and agents that use the draft or 2025.1, always have one process per
 session.
 
-Sessions are stored with your own, in another file (--store FILE), or in memory
-only (--store memory:). One host serves one store file; its tokens are stored
-next to it (dragoman tokens --store FILE).
+Sessions are stored with your own, in another file (--store FILE), in memory
+only (--store memory:), or in PostgreSQL (--store postgresql://HOST/DATABASE,
+with its password in PGPASSWORD or ~/.pgpass). One host serves one store file;
+its tokens are stored next to it (dragoman tokens --store FILE), or in the
+database.
 
 All options can also be set in config.toml under [host]; flags override them.
 SIGHUP loads config.toml, the certificate and the access log again; what cannot
@@ -73,6 +75,7 @@ examples:
   dragoman serve --bind 0.0.0.0:7437 --tls cert.pem key.pem --root /srv/projects
   dragoman serve --agent opencode --share user
   dragoman serve --store sqlite:/srv/team.db --agent opencode
+  dragoman serve --store postgresql://db.local/dragoman --secrets-key key.txt
   dragoman serve --unattended deny --mode plan -- my-agent --acp
   dragoman serve --log json --access-log /var/log/dragoman/access.log
   dragoman serve --json -- dragoman agent everything"""
@@ -88,7 +91,9 @@ def main(arguments: list[str]) -> int:
     parser.add_value("--root", "DIR", "folder in which sessions may work; can be repeated", repeated=True)
     parser.add_value("--bind", "ADDRESS", f"listen on ADDRESS:PORT, or on a port of this machine ({DEFAULT_BIND})")
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="certificate and key, as PEM files")
-    parser.add_value("--store", "URL", "where to store sessions: FILE, sqlite:FILE or memory:")
+    parser.add_value("--store", "URL", "where to store sessions: FILE, memory:, or postgresql://HOST/DATABASE")
+    parser.add_value("--secrets-key", "FILE", "key that seals credentials in a database; all hosts need the same")
+    parser.add_flag("--trust-engine", "use a database whose settings could lose entries")
     parser.add_argument(
         "--share", choices=SHARE_CHOICES, help="share agent processes: none, or between the sessions of a user"
     )
@@ -147,6 +152,7 @@ def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSec
         "origins": tuple(options.origin),
         "names": tuple(options.name),
         "lsp": options.lsp,
+        "secrets_key": options.secrets_key,
         "access_log": options.access_log,
         "workspace_tools": options.workspace_tools,
     }

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from operator import methodcaller
+from typing import TypeVar
 
 import msgspec
 
@@ -17,10 +20,16 @@ from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.config_file import load_config
 from dragoman.config.host_section import host_database_path, store_address
 from dragoman.config.paths import user_paths
+from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, ProtocolError, StoreFault
 from dragoman.host.auth.database import HostDatabase
+from dragoman.host.auth.directory import open_directory
+from dragoman.host.auth.token_calls import FileTokens, TokenCalls
 from dragoman.host.auth.tokens import Tokens
+from dragoman.store.urls import open_engine
 from dragoman.transport.remote.server.origin import current_user
+
+T = TypeVar("T")
 
 # Lifetime of a token unless given otherwise: a forgotten token must expire. Seconds.
 DEFAULT_LIFETIME = 90 * 86400.0
@@ -89,14 +98,16 @@ def create_token(parser: Parser, options: argparse.Namespace) -> int:
     if options.forever and options.lifetime:
         parser.error("--for and --forever cannot be used together")
     seconds = parse_duration(parser, options.lifetime, DEFAULT_LIFETIME)
-    with _open_database(options) as database:
-        text, token = Tokens(database).create(
+    text, token = _run(
+        options,
+        lambda tokens: tokens.create(
             options.names[0],
             options.role,
             seconds=None if options.forever else seconds,
             label=options.label,
             maker=current_user(),
-        )
+        ),
+    )
     report(options, {"token": text, **msgspec.to_builtins(token)}, text)
     if not options.json:
         until = "until it is revoked" if token.expires is None else _expiry_text(token.expires)
@@ -109,8 +120,7 @@ def list_tokens(parser: Parser, options: argparse.Namespace) -> int:
     """List all tokens."""
     if options.names:
         parser.error("list takes no names")
-    with _open_database(options) as database:
-        tokens = Tokens(database).list_tokens()
+    tokens = _run(options, lambda tokens: tokens.list_tokens())
     now = time.time()
     lines = []
     for token in tokens:
@@ -129,21 +139,29 @@ def revoke_tokens(parser: Parser, options: argparse.Namespace) -> int:
     """Revoke tokens."""
     if not options.names:
         parser.error("revoke needs the id of a token; `dragoman tokens list` shows the ids")
-    with _open_database(options) as database:
-        tokens = Tokens(database)
-        for id in options.names:
-            token = tokens.revoke(id)
-            if not options.json:
-                print(f"revoked {token.id}: {sanitize_line(token.user)}, {token.role}")
+    for id in options.names:
+        token = _run(options, methodcaller("revoke", id))
+        if not options.json:
+            print(f"revoked {token.id}: {sanitize_line(token.user)}, {token.role}")
     return report(options, {"revoked": options.names}, [])
 
 
-def _open_database(options: argparse.Namespace) -> HostDatabase:
-    """Open the database of the host with this store, by default the one in config.toml."""
+def _run(options: argparse.Namespace, call: Callable[[TokenCalls], Awaitable[T]]) -> T:
+    """Call with the tokens of the host with this store, by default the one in config.toml."""
     here = user_paths()
-    return HostDatabase(
-        host_database_path(store_address(options.store or load_config(here.config_file).host.store, here), here)
-    )
+    address = store_address(options.store or load_config(here.config_file).host.store, here)
+
+    async def run_call() -> T:
+        if not address.is_shared:
+            with HostDatabase(host_database_path(address, here)) as database:
+                return await call(FileTokens(Tokens(database)))
+        engine = await open_engine(address)
+        try:
+            return await call(open_directory(engine, "", current_user()).tokens)
+        finally:
+            await engine.close()
+
+    return run_loop(run_call())
 
 
 def _expiry_text(expires: float | None) -> str:

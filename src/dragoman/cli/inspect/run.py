@@ -44,10 +44,11 @@ def main(name: str, arguments: list[str]) -> int:
     options, command = parser.read_with_agent(arguments)
 
     from dragoman.inspect.stdio_pump import exit_like_agent, pump_stdio
+    from dragoman.policy.message_secrets import FrameRedactor
     from dragoman.transport.recording.recorder import Recorder
 
     sys.setswitchinterval(SWITCH_INTERVAL)
-    recorder = Recorder(options.out or _default_path(), command, _report)
+    recorder = Recorder(options.out or _default_path(), command, _report, FrameRedactor())
     if recorder.path != options.out and not options.quiet:
         note = f"{options.out} exists; " if options.out else ""
         _report(f"{note}recording to {recorder.path}")

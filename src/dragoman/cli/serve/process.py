@@ -31,13 +31,14 @@ from dragoman.store.contract import Store
 from dragoman.store.urls import StoreAddress
 
 if TYPE_CHECKING:
-    from dragoman.host.auth.database import HostDatabase
     from dragoman.host.auth.oidc import Oidc
+    from dragoman.host.auth.roles import SessionRoles
     from dragoman.host.host import Host
     from dragoman.host.http.access_log import AccessLog
     from dragoman.host.http.app import HostApp
     from dragoman.host.reload import Settings
     from dragoman.roles.client.workspace import WorkspaceObserver
+    from dragoman.store.fleet import Engine, EngineOptions
     from dragoman.transport.remote.server.listener import Listener
 
 # After the second signal, cleanup gets this much time. Seconds.
@@ -47,11 +48,11 @@ FORCED_EXIT_DELAY = 1.0
 async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options: argparse.Namespace) -> int:
     """Serve until a signal comes; the second signal does not wait for cleanup. SIGHUP loads the settings again."""
     from dragoman.host import settings
-    from dragoman.host.auth.database import HostDatabase, lock_store
-    from dragoman.host.auth.tokens import Tokens
+    from dragoman.host.auth.database import lock_store
+    from dragoman.host.auth.directory import open_directory
     from dragoman.host.http.app import HostApp
     from dragoman.host.http.metrics import Metrics
-    from dragoman.store.urls import open_store
+    from dragoman.store.urls import open_engine
     from dragoman.transport.remote.server.descriptors import raise_descriptor_limit
     from dragoman.transport.remote.server.listener import open_listener
     from dragoman.transport.remote.server.origin import authenticate_local, current_user, is_loopback, parse_bind
@@ -76,17 +77,19 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         address = store_address(section.store, paths)
         if address.path:
             stack.enter_context(lock_store(address.path))
-        database = stack.enter_context(HostDatabase(host_database_path(address, paths), current_user()))
-        tokens = Tokens(database)
+        engine = await open_engine(address, engine_options(section, options, log.write))
+        stack.push_async_callback(engine.close)
+        report_engine(engine, address, section, log)
+        directory = open_directory(engine, host_database_path(address, paths), current_user())
+        stack.callback(directory.close)
+        tokens, roles, store = directory.tokens, directory.session_roles, engine.store
         oidc = make_oidc(section, report)
         is_local = is_loopback(parse_bind(section.bind)[0])
-        has_auth = oidc is not None or tokens.has_user_tokens()
+        has_auth = oidc is not None or await tokens.has_user_tokens()
         check_address(section, is_local=is_local, has_authentication=has_auth)
-        store = await open_store(address)
-        stack.push_async_callback(store.close)
         if not address.is_durable:
-            stack.push_async_callback(remove_session_records, store, database)
-        host = create_host(loaded, _wrap_store(store, loaded.agents, metrics.observe_commit), database, paths, report)
+            stack.push_async_callback(remove_session_records, store, roles)
+        host = create_host(loaded, _wrap_store(store, loaded.agents, metrics.observe_commit), roles, paths, report)
         await stack.enter_async_context(host)
         access_log = open_access_log(section.access_log, options.log)
         if access_log is not None:
@@ -217,7 +220,7 @@ def _wrap_store(store: Store, agents: Sequence[NamedAgent], observe: Callable[[f
 
 
 def create_host(
-    loaded: Settings, store: Store, database: HostDatabase, paths: UserPaths, report: Callable[[str], None]
+    loaded: Settings, store: Store, roles: SessionRoles, paths: UserPaths, report: Callable[[str], None]
 ) -> Host:
     """Return the host with the settings of its section in config.toml."""
     from dragoman.host import settings
@@ -227,7 +230,7 @@ def create_host(
     return Host(
         loaded.agents,
         store=store,
-        session_roles=database,
+        session_roles=roles,
         make_guard=settings.guard_factory(section, paths),
         roots_of=settings.roots_lookup(section),
         mcp_servers=loaded.mcp_servers,
@@ -274,10 +277,32 @@ def public_url(url: str, section: HostSection) -> str:
     return url
 
 
-async def remove_session_records(store: Store, database: HostDatabase) -> None:
+async def remove_session_records(store: Store, roles: SessionRoles) -> None:
     """Remove roles and share links of sessions that end with the process."""
     for summary in await store.sessions():
-        await database.remove_session(summary.session_id)
+        await roles.remove_session(summary.session_id)
+
+
+def report_engine(engine: Engine, address: StoreAddress, section: HostSection, log: LogLines) -> None:
+    """Say what an acknowledgement of an engine means, and what it does not keep."""
+    for line in engine.guarantees if engine.is_shared else ():
+        log.write(f"{address}: {line}")
+    if engine.is_shared and not section.secrets_key:
+        log.write("without --secrets-key the credentials of MCP servers last as long as this process", "warning")
+
+
+def engine_options(section: HostSection, options: argparse.Namespace, report: Callable[[str], None]) -> EngineOptions:
+    """Return how the engine of the sessions is opened; raise ConfigFault if its key cannot be read."""
+    from dragoman.store.fleet import EngineOptions
+    from dragoman.store.sealing import read_key
+    from dragoman.transport.remote.server.origin import current_user
+
+    return EngineOptions(
+        secrets_key=read_key(section.secrets_key) if section.secrets_key else None,
+        trusts_engine=options.trust_engine,
+        owner=current_user(),
+        report=report,
+    )
 
 
 def announce(

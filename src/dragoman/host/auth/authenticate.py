@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from dragoman.errors import StoreFault
 from dragoman.host.auth.oidc import Oidc
 from dragoman.host.auth.roles import ADMIN
-from dragoman.host.auth.tokens import HOW_TO_CREATE, PREFIX, Token, Tokens
+from dragoman.host.auth.token_calls import TokenCalls
+from dragoman.host.auth.tokens import HOW_TO_CREATE, PREFIX, Token
 from dragoman.transport.remote.server.auth import (
     Authenticate,
     AuthRequest,
@@ -22,7 +21,7 @@ from dragoman.transport.remote.server.origin import needs_proof
 class Authenticator:
     """Authenticates requests. `local` handles requests without a token; None refuses them."""
 
-    def __init__(self, tokens: Tokens, oidc: Oidc | None = None, local: Authenticate | None = None) -> None:
+    def __init__(self, tokens: TokenCalls, oidc: Oidc | None = None, local: Authenticate | None = None) -> None:
         self._tokens = tokens
         self.oidc = oidc
         self._local = local
@@ -37,7 +36,7 @@ class Authenticator:
         if text.startswith(PREFIX) or self.oidc is None:
             return await self._authenticate_token(text, request)
         found = await self.oidc.verify(text)
-        if found.user != self.oidc.owner and self._tokens.is_user(found.user):
+        if found.user != self.oidc.owner and await self._tokens.is_user(found.user):
             # A user who can choose their name at the issuer must not become somebody who has a token.
             raise Refused(
                 403,
@@ -48,9 +47,9 @@ class Authenticator:
 
     async def _authenticate_token(self, text: str, request: AuthRequest) -> Principal:
         try:
-            token = self._tokens.verify(text)
+            token = await self._tokens.verify(text)
             if self._tokens.is_use_note_due(token):
-                await asyncio.to_thread(self._note_use, token)
+                await self._note_use(token)
         except StoreFault as fault:
             raise Refused(503, fault.message) from None
         return Principal(
@@ -68,8 +67,8 @@ class Authenticator:
         is_owner = token.session is None and token.role == ADMIN and token.user == self._tokens.owner
         return self._local is not None and is_owner and needs_proof(request)
 
-    def _note_use(self, token: Token) -> None:
+    async def _note_use(self, token: Token) -> None:
         try:
-            self._tokens.note_use(token)
+            await self._tokens.note_use(token)
         except StoreFault:
             pass  # a full disk locks nobody out: the time of use is only information

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from dragoman.errors import StoreFault
-from dragoman.host.auth.roles import ADMIN, RANK
+from dragoman.host.auth.roles import ADMIN, check_role_name
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
 from dragoman.store.sqlite.schema import make_private
 
@@ -128,8 +128,7 @@ class HostDatabase:
         if role is None:
             await self._write("DELETE FROM members WHERE session = ? AND user = ?", session, user)
             return
-        if role not in RANK:
-            raise ValueError(f"{role!r} is not a role; the roles are {', '.join(RANK)}")
+        check_role_name(role)
         if self.owner and not await self.members_of(session):
             await self.set_creator(session, self.owner)  # who keeps access to a session that was the owner's alone
         await self._write("INSERT OR REPLACE INTO members VALUES (?, ?, ?)", session, user, role)

@@ -24,6 +24,12 @@ def is_at_least(role: str, required: str) -> bool:
     return RANK.get(role, -1) >= RANK[required]
 
 
+def check_role_name(role: str) -> None:
+    """Raise ValueError if this is not a role."""
+    if role not in RANK:
+        raise ValueError(f"{role!r} is not a role; the roles are {', '.join(RANK)}")
+
+
 class SessionRoles(Protocol):
     """Who may see which session. Called from tasks of one event loop. Raises StoreFault if storage fails."""
 

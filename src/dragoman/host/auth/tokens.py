@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -18,6 +19,8 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.roles import RANK
 from dragoman.transport.remote.server.auth import unauthorized_error
+
+T = TypeVar("T")
 
 PREFIX = "dgm_"
 
@@ -83,45 +86,21 @@ class Tokens:
         maker: str = "",
     ) -> tuple[str, Token]:
         """Create a token. Its text is returned here and never again."""
-        name = user.removesuffix(GUEST_SUFFIX) if session is not None else user
-        if USER_NAME.fullmatch(name) is None:
-            short_name = name if len(name) <= 40 else f"{name[:40]}…"
-            raise _invalid(
-                f"{short_name!r} is not a valid user name; use at most 128 letters (a to z), digits and "
-                ". _ @ + - | : / =, as in ann@example.org"
-            )
-        if role not in RANK:
-            raise _invalid(f"there is no role {role!r}; the roles are {', '.join(RANK)}")
-        if seconds is not None and seconds <= 0:
-            raise _invalid("the lifetime of a token must be longer than 0 seconds")
         now = self._clock()
+        text, token, digest = make_token(user, role, now, seconds=seconds, label=label, session=session, maker=maker)
         self._database.execute("DELETE FROM tokens WHERE coalesce(revoked, expires) < ?", now - FORGET_AFTER)
-        token = Token(
-            id="".join(secrets.choice(_ALPHABET) for _ in range(10)),
-            user=user,
-            role=role,
-            label=label,
-            session=session,
-            maker=maker,
-            created=now,
-            expires=None if seconds is None else now + seconds,
-        )
-        secret = secrets.token_urlsafe(SECRET_BYTES)
         self._database.execute(
             "INSERT INTO tokens (id, digest, user, role, label, session, maker, created, expires)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            token.id, _digest(secret), user, role, label, session, maker, now, token.expires,
+            token.id, digest, user, role, label, session, maker, now, token.expires,
         )  # fmt: skip
-        return f"{PREFIX}{token.id}_{secret}", token
+        return text, token
 
     def create_share_link(
         self, session: str, role: str, seconds: float, *, name: str = "", maker: str = ""
     ) -> tuple[str, Token]:
         """Create a token for one session, for whoever has it. `name` is what the other members see."""
-        guest = name or f"guest-{secrets.token_hex(2)}"
-        return self.create(
-            f"{guest}{GUEST_SUFFIX}", role, seconds=seconds, session=session, maker=maker, label="share link"
-        )
+        return make_share_link(self.create, session, role, seconds, name=name, maker=maker)
 
     def list_tokens(self, session: str | None = None) -> list[Token]:
         """Return all tokens, or those of one session, the newest first."""
@@ -141,36 +120,23 @@ class Tokens:
 
     def revoke(self, id: str) -> Token:
         """Revoke a token. Connections that use it are closed."""
-        found = [token for token in self.list_tokens() if token.id == id.removeprefix(PREFIX)]
+        found = [token for token in self.list_tokens() if token.id == strip_prefix(id)]
         if not found:
-            raise ProtocolError(
-                Kind.RESOURCE_NOT_FOUND,
-                f"there is no token {id!r}; `dragoman tokens list` lists them (--store: those of another host)",
-            )
+            raise missing_token_error(id)
         now = self._clock()
         self._database.execute("UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", now, found[0].id)
         return found[0]
 
     def verify(self, text: str) -> Token:
         """Return the token with this text. Raise Refused (401) unless it is valid."""
-        shape = _TOKEN_TEXT.fullmatch(text)
-        if shape is None:
-            raise unauthorized_error(f"this is not a token of this host; {HOW_TO_CREATE}")
-        id, secret = shape.groups()
+        id, _ = split_text(text)
         rows = self._database.fetch_rows(f"SELECT digest, {_COLUMNS} FROM tokens WHERE id = ?", id)
-        # Always compare something, so that timing does not reveal which ids exist.
-        stored = rows[0][0] if rows else bytes(32)
-        if not hmac.compare_digest(_digest(secret), stored) or not rows:
-            raise unauthorized_error(f"this token does not exist on this host; {HOW_TO_CREATE}")
-        token = _token_of(rows[0][1:])
-        state = token.state(self._clock())
-        if state != "valid":
-            raise unauthorized_error(f"this token is {state}; ask for a new one")
-        return token
+        digest, token = (rows[0][0], _token_of(rows[0][1:])) if rows else (None, None)
+        return check_text(text, digest, token, self._clock())
 
     def is_use_note_due(self, token: Token) -> bool:
         """Tell whether the use of this token should be noted now."""
-        return token.used is None or self._clock() - token.used > NOTE_USE_INTERVAL
+        return is_use_note_due(token, self._clock())
 
     def note_use(self, token: Token) -> None:
         """Note the time of use. Waits for the disk."""
@@ -184,6 +150,96 @@ class Tokens:
     def has_user_tokens(self) -> bool:
         """Tell whether there is a valid token that is not a share link."""
         return any(token.session is None and token.state(self._clock()) == "valid" for token in self.list_tokens())
+
+
+class NewToken(NamedTuple):
+    """A token as it is made: its text is shown once, its digest is stored."""
+
+    text: str
+    token: Token
+    digest: bytes
+
+
+def make_token(
+    user: str,
+    role: str,
+    now: float,
+    *,
+    seconds: float | None = None,
+    label: str = "",
+    session: str | None = None,
+    maker: str = "",
+) -> NewToken:
+    """Return a new token; raise invalid_params if it cannot be one."""
+    name = user.removesuffix(GUEST_SUFFIX) if session is not None else user
+    if USER_NAME.fullmatch(name) is None:
+        short_name = name if len(name) <= 40 else f"{name[:40]}…"
+        raise _invalid(
+            f"{short_name!r} is not a valid user name; use at most 128 letters (a to z), digits and "
+            ". _ @ + - | : / =, as in ann@example.org"
+        )
+    if role not in RANK:
+        raise _invalid(f"there is no role {role!r}; the roles are {', '.join(RANK)}")
+    if seconds is not None and seconds <= 0:
+        raise _invalid("the lifetime of a token must be longer than 0 seconds")
+    token = Token(
+        id="".join(secrets.choice(_ALPHABET) for _ in range(10)),
+        user=user,
+        role=role,
+        label=label,
+        session=session,
+        maker=maker,
+        created=now,
+        expires=None if seconds is None else now + seconds,
+    )
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    return NewToken(f"{PREFIX}{token.id}_{secret}", token, _digest(secret))
+
+
+def make_share_link(
+    create: Callable[..., T], session: str, role: str, seconds: float, *, name: str = "", maker: str = ""
+) -> T:
+    """Create a token for one session, for whoever has it, with `create`."""
+    guest = name or f"guest-{secrets.token_hex(2)}"
+    return create(f"{guest}{GUEST_SUFFIX}", role, seconds=seconds, session=session, maker=maker, label="share link")
+
+
+def strip_prefix(id: str) -> str:
+    """Return the id in what a user typed for a token."""
+    return id.removeprefix(PREFIX)
+
+
+def split_text(text: str) -> tuple[str, str]:
+    """Return the id and the secret in the text of a token; raise Refused (401) if it is none."""
+    shape = _TOKEN_TEXT.fullmatch(text)
+    if shape is None:
+        raise unauthorized_error(f"this is not a token of this host; {HOW_TO_CREATE}")
+    return shape[1], shape[2]
+
+
+def check_text(text: str, digest: bytes | None, token: Token | None, now: float) -> Token:
+    """Return the token that is stored under the id in a text; raise Refused (401) unless it is the same and valid."""
+    _, secret = split_text(text)
+    # Always compare something, so that timing does not reveal which ids exist.
+    if not hmac.compare_digest(_digest(secret), digest or bytes(32)) or token is None:
+        raise unauthorized_error(f"this token does not exist on this host; {HOW_TO_CREATE}")
+    state = token.state(now)
+    if state != "valid":
+        raise unauthorized_error(f"this token is {state}; ask for a new one")
+    return token
+
+
+def is_use_note_due(token: Token, now: float) -> bool:
+    """Tell whether the use of a token should be noted now."""
+    return token.used is None or now - token.used > NOTE_USE_INTERVAL
+
+
+def missing_token_error(id: str) -> ProtocolError:
+    """Return the error for a token that does not exist."""
+    return ProtocolError(
+        Kind.RESOURCE_NOT_FOUND,
+        f"there is no token {id!r}; `dragoman tokens list` lists them (--store: those of another host)",
+    )
 
 
 def _digest(secret: str) -> bytes:

@@ -5,7 +5,6 @@ A session that the caller may not see gets the same answer as one that does not 
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from dragoman import __version__
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import role_denied, session_not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least
-from dragoman.host.auth.tokens import Tokens
+from dragoman.host.auth.token_calls import TokenCalls
 from dragoman.host.host import Host
 from dragoman.host.visible_sessions import find_visible, visible_sessions
 from dragoman.store.contract import Summary
@@ -44,7 +43,7 @@ class ApiRequest(NamedTuple):
 class Api:
     """The API of one host."""
 
-    def __init__(self, host: Host, tokens: Tokens | None) -> None:
+    def __init__(self, host: Host, tokens: TokenCalls | None) -> None:
         self._host = host
         self._tokens = tokens
 
@@ -158,7 +157,7 @@ class Api:
         result: dict[str, Any] = {"members": dict(await self._host.session_roles.members_of(summary.session_id))}
         # Only the owner may know who has tokens.
         if self._tokens is not None and request.principal.user == self._host.session_roles.owner != user:
-            result["token"] = await asyncio.to_thread(self._tokens.highest_role, user)
+            result["token"] = await self._tokens.highest_role(user)
         return result
 
     # --- share links --------------------------------------------------------------------------------------------
@@ -176,24 +175,24 @@ class Api:
                 Kind.INVALID_PARAMS, f"seconds must be more than 0 and at most {MAX_SHARE_SECONDS / 86400:g} days"
             )
         create, maker = self._require_tokens().create_share_link, request.principal.user
-        text, token = await asyncio.to_thread(create, summary.session_id, role, float(seconds), name=guest, maker=maker)
+        text, token = await create(summary.session_id, role, float(seconds), name=guest, maker=maker)
         return {"token": text, **msgspec.to_builtins(token)}
 
     async def list_shares(self, request: ApiRequest, name: str) -> Any:
         """Return the tokens of a session."""
         summary = await self._find_session(request.principal, name, ADMIN)
-        return {"shares": self._require_tokens().list_tokens(summary.session_id)}
+        return {"shares": await self._require_tokens().list_tokens(summary.session_id)}
 
     async def revoke_share(self, request: ApiRequest, name: str, id: str) -> Any:
         """Revoke a token of a session."""
         summary = await self._find_session(request.principal, name, ADMIN)
         tokens = self._require_tokens()
-        if all(token.id != id for token in tokens.list_tokens(summary.session_id)):
+        if all(token.id != id for token in await tokens.list_tokens(summary.session_id)):
             raise ProtocolError(Kind.RESOURCE_NOT_FOUND, f"this session has no link {id!r}")
-        await asyncio.to_thread(tokens.revoke, id)
+        await tokens.revoke(id)
         return {"revoked": id}
 
-    def _require_tokens(self) -> Tokens:
+    def _require_tokens(self) -> TokenCalls:
         if self._tokens is None:
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, "this host has no tokens, so it has no share links")
         return self._tokens

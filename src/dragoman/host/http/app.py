@@ -17,6 +17,7 @@ from dragoman import __version__
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
 from dragoman.host.auth.authenticate import Authenticator
 from dragoman.host.auth.oidc import Oidc
+from dragoman.host.auth.token_calls import FileTokens, TokenCalls
 from dragoman.host.auth.tokens import Tokens
 from dragoman.host.fleet.links import LINK_LIMITS
 from dragoman.host.fleet.links import PATH as LINK_PATH
@@ -81,7 +82,7 @@ class HostApp:
         self,
         host: Host,
         *,
-        tokens: Tokens | None = None,
+        tokens: Tokens | TokenCalls | None = None,
         oidc: Oidc | None = None,
         local: Authenticate | None = authenticate_local,
         authenticate: Authenticate | None = None,
@@ -95,7 +96,7 @@ class HostApp:
         self.limits = limits or ServerLimits()
         self.metrics = metrics or Metrics()
         self._host = host
-        self._tokens = tokens
+        self._tokens = tokens = FileTokens(tokens) if isinstance(tokens, Tokens) else tokens
         default_authenticate: Authenticate = authenticate_local if local is not None else _refuse_everybody
         self._authenticator = Authenticator(tokens, oidc, local) if tokens is not None else None
         if self._authenticator is not None:
@@ -124,6 +125,7 @@ class HostApp:
         self._api = Api(host, tokens)
         self._started_at = time.monotonic()
         self._revocation_timer: asyncio.TimerHandle | None = None
+        self._revocation_check: asyncio.Task[None] | None = None
         self._is_closing = False
         register_sources(self.metrics, host, self._endpoint)
 
@@ -171,6 +173,8 @@ class HostApp:
         if self._revocation_timer is not None:
             self._revocation_timer.cancel()
             self._revocation_timer = None
+        if self._revocation_check is not None:
+            self._revocation_check.cancel()
         await self._endpoint.close(reason)
         if self._link_endpoint is not None:
             await self._link_endpoint.close(reason)
@@ -188,22 +192,26 @@ class HostApp:
 
     def _schedule_revocation_check(self) -> None:
         loop = asyncio.get_running_loop()
-        self._revocation_timer = loop.call_later(REVOCATION_CHECK_INTERVAL, self._disconnect_revoked)
+        self._revocation_timer = loop.call_later(REVOCATION_CHECK_INTERVAL, self._start_revocation_check)
 
-    def _disconnect_revoked(self) -> None:
-        """Close connections whose token was revoked since."""
+    def _start_revocation_check(self) -> None:
         self._revocation_timer = None
+        self._revocation_check = asyncio.get_running_loop().create_task(self._disconnect_revoked())
+
+    async def _disconnect_revoked(self) -> None:
+        """Close connections whose token was revoked since."""
         tokens = self._tokens
         ids = {principal.token_id for principal in self._endpoint.principals if principal.token_id}
         if tokens is None or not ids:
             return
         try:
-            revoked = {id for id in ids if not tokens.is_valid(id)}
+            revoked = {id for id in ids if not await tokens.is_valid(id)}
         except StoreFault:
             revoked = set()  # the file cannot be read now; check again next time
         if revoked:
             self._endpoint.disconnect(lambda principal: principal.token_id in revoked, "your token was revoked")
-        self._schedule_revocation_check()
+        if self._revocation_timer is None and not self._is_closing:
+            self._schedule_revocation_check()
 
     # --- pages --------------------------------------------------------------------------------------------------
 

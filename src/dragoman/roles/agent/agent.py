@@ -229,13 +229,12 @@ class Agent:
         """Host an MCP server whose tools are these functions, for clients and for other agents (extra `mcp`)."""
         self._hosted[name] = [*self._hosted.get(name, ()), *functions]
 
-    async def _hosted_servers(self) -> list[Any]:
-        """Return the servers that this agent hosts, a new set for each connection."""
-        if not self._hosted:
-            return []
-        from dragoman.mcp.offers import build_server
+    def sample(self, function: F) -> F:
+        """Decorator: called with (session, params) when an MCP server asks for an answer of the model; return its text.
 
-        return [await asyncio.to_thread(build_server, name, each) for name, each in self._hosted.items()]
+        Without it, such requests are declined.
+        """
+        return self._register_hook("sample", function)
 
     # --- messages ---------------------------------------------------------------------------------------------
 

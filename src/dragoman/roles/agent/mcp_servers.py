@@ -5,9 +5,11 @@ Loaded when a client names the first server.
 
 from __future__ import annotations
 
+import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -20,7 +22,7 @@ from dragoman.errors import DragomanError
 from dragoman.mcp.calls import McpCalls
 from dragoman.mcp.channel import Channel
 from dragoman.mcp.connection import ServerSettings
-from dragoman.mcp.offers import OfferedServer
+from dragoman.mcp.offers import build_server
 from dragoman.mcp.results import McpPrompt
 from dragoman.mcp.sdk import ServerFailed
 from dragoman.mcp.servers import direct_channel
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.session import Session
 
 _calls: WeakKeyDictionary[Connection, McpCalls] = WeakKeyDictionary()
+_hosting: WeakKeyDictionary[Connection, asyncio.Future[None]] = WeakKeyDictionary()
 
 ACCEPT, DECLINE = "accept", "decline"
 
@@ -47,7 +50,11 @@ async def open_toolbox(
     toolbox = Toolbox(
         servers,
         lambda server, report: channel_of(session, server, report),
-        ServerSettings(roots=session.roots, elicit=lambda params: elicit(session, params)),
+        ServerSettings(
+            roots=session.roots,
+            elicit=lambda params: elicit(session, params),
+            sample=None if session.tools.sample is None else partial(sample, session.tools.sample),
+        ),
         report=lambda server, text: session.connection.sender.report(f"MCP server {server}: {text}"),
         on_failed=on_failed,
         on_changed=on_changed,
@@ -70,12 +77,35 @@ def channel_of(session: Session, server: McpServer, report: Callable[[str], None
     raise ServerFailed(server.name, "its entry has no serverId")
 
 
-def mcp_calls(connection: Connection, servers: Iterable[OfferedServer] = ()) -> McpCalls:
+def mcp_calls(connection: Connection) -> McpCalls:
     """Return the calls of MCP over this connection."""
     found = _calls.get(connection)
     if found is None:
-        found = _calls[connection] = McpCalls(lambda: connection, servers)
+        found = _calls[connection] = McpCalls(lambda: connection)
     return found
+
+
+async def hosting_calls(connection: Connection, hosted: Mapping[str, Sequence[Callable[..., Any]]]) -> McpCalls:
+    """Return the calls of MCP over this connection, with the servers that the agent hosts: its own for each."""
+    building = _hosting.get(connection)
+    if building is None:
+        building = _hosting[connection] = asyncio.ensure_future(_add_servers(mcp_calls(connection), hosted))
+    await asyncio.shield(building)
+    return mcp_calls(connection)
+
+
+async def _add_servers(calls: McpCalls, hosted: Mapping[str, Sequence[Callable[..., Any]]]) -> None:
+    for name, functions in hosted.items():
+        calls.provider.add(await asyncio.to_thread(build_server, name, functions))
+
+
+async def sample(answer: Callable[[dict[str, Any]], Awaitable[Any]], params: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a sampling request: the members that the agent's function gives, or its text."""
+    given = await answer(params)
+    if isinstance(given, dict):
+        return given
+    content = {"type": "text", "text": str(given)}
+    return {"role": "assistant", "content": content, "model": "agent", "stopReason": "endTurn"}
 
 
 async def elicit(session: Session, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -178,9 +178,9 @@ class ServedClient:
         return self._pass_to_mcp(incoming, done)
 
     async def _pass_to_mcp(self, incoming: Incoming, done: DoneCallback) -> None:
-        from dragoman.roles.agent.mcp_servers import mcp_calls
+        from dragoman.roles.agent.mcp_servers import hosting_calls
 
-        calls = mcp_calls(self.connection, await self.agent._hosted_servers())
+        calls = await hosting_calls(self.connection, self.agent._hosted)
         work = calls.handlers()[incoming.method](incoming, done)
         if work is not None:
             await work

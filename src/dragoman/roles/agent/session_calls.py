@@ -126,7 +126,7 @@ class SessionCalls:
     async def _open_tools(self, session: Session) -> None:
         """Connect the MCP servers that the client named, unless the agent does that itself."""
         if self._agent.mcp:
-            await session.tools.open(session.mcp_servers)
+            await session.tools.open(session.mcp_servers, self._agent)
 
     async def _reopen(self, params: Any) -> Session:
         session = await self._stored_session(params)

@@ -7,7 +7,8 @@ Each call is a tool call of the turn. It asks for permission under its name (mcp
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.mcp.results import McpPrompt, McpResource, McpResult, McpTool, PromptMessage
     from dragoman.mcp.sdk import ServerFailed
     from dragoman.mcp.toolbox import ServerStatus, Toolbox
+    from dragoman.roles.agent.agent import Agent
     from dragoman.roles.agent.session import Session
     from dragoman.roles.agent.turn import Turn
     from dragoman.schema.mcp import McpServer
@@ -41,14 +43,17 @@ class SessionTools:
         self._prompts: list[McpPrompt] = []
         self._allowed: set[str] = set()  # names of tools that the user allowed for the whole session
         self._is_announced = False  # whether the client knows the session
+        self.sample: Callable[[dict[str, Any]], Awaitable[Any]] | None = None  # answers a server that asks the model
 
     def __bool__(self) -> bool:
         return self._toolbox is not None
 
     # --- the servers ------------------------------------------------------------------------------------------
 
-    async def open(self, servers: Sequence[McpServer]) -> None:
+    async def open(self, servers: Sequence[McpServer], agent: Agent) -> None:
         """Open these servers instead of the ones before. A server that fails is shown to the user and left out."""
+        if agent._has_hook("sample"):
+            self.sample = partial(agent._call_hook, "sample", self._session)
         if self._toolbox is not None and self._toolbox.entries == list(servers):
             return
         await self.close()

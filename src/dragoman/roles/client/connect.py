@@ -165,9 +165,11 @@ class connect:
 
     def _record(self, path: str) -> AbstractContextManager[Tap]:
         """Record into a file; other clients do not load that module."""
+        from dragoman.policy.message_secrets import FrameRedactor
         from dragoman.transport.recording.tap import trace_to
 
-        return trace_to(path, self._dialer.command, self._dialer.report or warnings.warn)
+        report = self._dialer.report or warnings.warn
+        return trace_to(path, self._dialer.command, report, redact=FrameRedactor())
 
 
 def _capable_target(

@@ -7,7 +7,7 @@ An agent with MCP over ACP uses its connection; another one gets an address on l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,6 +17,7 @@ from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.background import run_in_background
 from dragoman.engine.incoming import Handler
 from dragoman.errors import Kind, ProtocolError
+from dragoman.policy.redaction import mcp_server_secrets
 from dragoman.schema.mcp import McpForm, McpServer
 from dragoman.schema.methods import mcp_methods
 from dragoman.schema.side import Side
@@ -69,6 +70,7 @@ class ToolOffers:
         self._connection = connection
         self.tables: list[ToolTable] = []
         self.over_acp = True  # whether an agent may use them over its connection
+        self.on_secrets: Callable[[Iterable[str]], None] = lambda values: None  # gets tokens, to redact them
         self._calls: McpCalls | None = None
         self._exports: Exports | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -182,7 +184,9 @@ class ToolOffers:
             from dragoman.mcp.listener import Exports
 
             self._exports = Exports()
-        return await self._exports.entry(server, form)
+        entry = await self._exports.entry(server, form)
+        self.on_secrets(mcp_server_secrets([entry]))
+        return entry
 
     def keep_for_session(self, session_id: str, servers: Sequence[OfferedServer]) -> None:
         """Remember which servers end with a session; those that it had before end now."""

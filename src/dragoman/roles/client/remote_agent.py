@@ -82,6 +82,7 @@ class RemoteAgent:
             self._workspace.sandbox = self._workspace.sandbox or dialer.sandbox
             self._handlers.update(self._workspace.handlers())
         self._offers = ToolOffers(tools, lambda: self.connection)
+        self._offers.on_secrets = lambda values: self.on_secrets(values)
         if fallback is None:  # a host refuses MCP over ACP for its rooms, with a reason
             self._handlers.update(self._offers.handlers())
         self._handlers.update({method: make_handler(function) for method, function in on.items()})

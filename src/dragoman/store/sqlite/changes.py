@@ -9,10 +9,9 @@ import sqlite3
 from collections.abc import Iterable
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.ids import now
-from dragoman.schema.base import encode
+from dragoman.store.blocks import build_report, fill_gaps
 from dragoman.store.claims import check_epoch, no_claim
-from dragoman.store.contract import Claim, Draft, EntryKind, LogReport, Retention, SavedState, Summary
+from dragoman.store.contract import Claim, LogReport, Retention, SavedState, Summary
 from dragoman.store.sqlite import reading, search_index
 from dragoman.store.sqlite.append import create_session, entry_row, save_summary
 from dragoman.store.sqlite.errors import Damage
@@ -195,17 +194,6 @@ def check_file(connection: sqlite3.Connection) -> None:
         raise Damage("SQLite's check of the file failed")
 
 
-def build_report(session_id: str, last: int, lost: list[tuple[int, int]]) -> LogReport:
-    """Return the report for a log with these lost ranges."""
-    whole: list[tuple[int, int]] = []
-    first = 1
-    for low, high in [*lost, (last + 1, last + 1)]:
-        if low > first:
-            whole.append((first, low - 1))
-        first = high + 1
-    return LogReport(session_id=session_id, kept=whole, lost=lost)
-
-
 def _last_seq(connection: sqlite3.Connection, session: StoredSession) -> int:
     """Return the last number of a log: as listed, or higher if there are more entries."""
     base = session.number * ENTRIES_PER_SESSION
@@ -237,12 +225,3 @@ def repair(connection: sqlite3.Connection, session_id: str) -> LogReport:
         connection.execute("UPDATE sessions SET scanned = 0, indexed = 0 WHERE number = ?", (kept.number,))
         connection.execute("DELETE FROM states WHERE number = ?", (kept.number,))
     return build_report(session_id, last, found.lost)
-
-
-def fill_gaps(lines: list[bytes], lost: list[tuple[int, int]]) -> list[bytes]:
-    """Return all lines of a log, with a `lost` entry in place of each lost one."""
-    whole = list(lines)
-    text = encode(Draft(kind=EntryKind.LOST, actor="store", time=now(), body={}))[1:]
-    for low, high in lost:
-        whole[low - 1 : low - 1] = [b'{"seq":%d,%s' % (seq, text) for seq in range(low, high + 1)]
-    return whole

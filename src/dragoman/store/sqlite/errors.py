@@ -7,6 +7,7 @@ import sqlite3
 from shlex import quote
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
+from dragoman.store.blocks import describe_ranges
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -72,9 +73,7 @@ def damaged_fault(path: str) -> StoreFault:
 
 def corrupted_error(session_id: str, lost: list[tuple[int, int]]) -> ProtocolError:
     """Return the error for a damaged log."""
-    which = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in lost[:5])
-    more = f" and {len(lost) - 5} more ranges" if len(lost) > 5 else ""
-    what = f"entries {which}{more} of" if lost else "the place of"
+    what = f"entries {describe_ranges(lost)} of" if lost else "the place of"
     return ProtocolError(
         Kind.SESSION_CORRUPTED,
         f"{what} session {session_id!r} cannot be read; run `dragoman sessions repair {quote(session_id)}`",

@@ -12,10 +12,10 @@ from contextlib import closing
 from typing import NamedTuple
 
 from dragoman.errors import StoreFault
+from dragoman.store.blocks import build_report, fill_gaps
 from dragoman.store.contract import LogReport
 from dragoman.store.sqlite import reading
 from dragoman.store.sqlite.append import create_session, entry_row, save_summary
-from dragoman.store.sqlite.changes import build_report, fill_gaps
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
 from dragoman.store.sqlite.reading import StoredSession
 from dragoman.store.sqlite.schema import ENTRIES_PER_SESSION, PAGE_SIZE, connect, lock_file, prepare_file

@@ -17,6 +17,7 @@ import msgspec
 
 from dragoman.errors import ProtocolError
 from dragoman.schema.base import encode
+from dragoman.store.blocks import draft_texts
 from dragoman.store.claims import settle
 from dragoman.store.contract import (
     LOCAL_FEATURES,
@@ -89,9 +90,7 @@ class SqliteStore:
 
     async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         self._check_open()
-        texts = [encode(draft) for draft in drafts]
-        # JSON in a body may contain line breaks; an entry is one line.
-        texts = [text if b"\n" not in text else encode(msgspec.json.decode(text)) for text in texts]
+        texts = draft_texts(drafts)
         if not texts:
             return []
         seq = await self._writer.submit(

@@ -22,6 +22,7 @@ from dragoman.errors import DragomanError
 from dragoman.transport.recording.format import (
     TRAFFIC,
     Header,
+    StreamLine,
     TrafficSplitter,
     end_line,
     frame_line,
@@ -51,7 +52,15 @@ _FLAGS = os.O_WRONLY | os.O_CLOEXEC
 class Recorder:
     """One recording being written: to `path`, or to the next free name if that exists."""
 
-    def __init__(self, path: str, command: Sequence[str], report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        command: Sequence[str],
+        report: Callable[[str], None],
+        redact: Callable[[bytes], bytes] = lambda frame: frame,
+    ) -> None:
+        """`redact` gets each frame before it is written, in the thread of the writer."""
+        self._redact = redact
         self._fd, self.path = create_recording_file(path)
         self.frames = 0
         self._report = report
@@ -131,12 +140,16 @@ class Recorder:
     def _recording_lines(self, t: int, direction: str, data: bytes) -> list[bytes]:
         """Return the lines for some bytes of a direction; at the end, the reason and the status are in their place."""
         if direction in self._splitters:
-            lines = [frame_line(t, direction, *line) for line in self._splitters[direction].feed(data)]
+            lines = [self._frame_line(t, direction, line) for line in self._splitters[direction].feed(data)]
             self.frames += len(lines)
             return lines
-        lines = [frame_line(t, way, *line) for way, splitter in self._splitters.items() for line in splitter.finish()]
+        splitters = self._splitters.items()
+        lines = [self._frame_line(t, way, line) for way, splitter in splitters for line in splitter.finish()]
         self.frames += len(lines)
         return [*lines, end_line(t, direction, int(data) if data else None, self.frames)]
+
+    def _frame_line(self, t: int, direction: str, line: StreamLine) -> bytes:
+        return frame_line(t, direction, self._redact(line.data), line.eol, line.cut)
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)

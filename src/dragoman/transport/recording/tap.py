@@ -75,13 +75,17 @@ class _TappedTransport(WrappedTransport):
 
 @contextmanager
 def trace_to(
-    path: str, command: Sequence[str], report: Callable[[str], None], *listeners: TrafficListener
+    path: str,
+    command: Sequence[str],
+    report: Callable[[str], None],
+    *listeners: TrafficListener,
+    redact: Callable[[bytes], bytes] = lambda frame: frame,
 ) -> Iterator[Tap]:
-    """Record every connection of a client into one file, and report to the other listeners.
+    """Record every connection of a client into one file, each frame as `redact` leaves it; report to other listeners.
 
     If the file exists, record to the next free name and report that.
     """
-    recorder = Recorder(path, command, report)
+    recorder = Recorder(path, command, report, redact)
     if recorder.path != path:
         report(f"{path} exists; recording to {recorder.path}")
     why = "the client ended"
