@@ -24,7 +24,7 @@ RETIRED = {
     "acquaintance", "afar", "berth", "bygone", "chronicle", "concierge", "desk", "doorman", "errand", "errands",
     "house", "joints", "knock", "ledger", "lending", "librarian", "moorings", "overheard", "parcels", "parrot", "pier",
     "postman", "premises", "roster", "scribe", "shelf", "sieve", "spool", "surroundings", "switchboard", "tally",
-    "teller", "visitor", "monitor", "whereabouts",
+    "teller", "visitor", "warden", "whereabouts",
 }  # fmt: skip
 
 # Words of a literary tone, for what has a word in the field: send, receive, offer, permission, detect, disconnect.

@@ -239,7 +239,7 @@ async def test_a_command_that_cannot_start_says_what_to_try(tmp_path: Path) -> N
     for command, cwd, message in cases:
         with pytest.raises(StartFailed, match=message):
             await spawn(command, cwd=cwd)
-    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1, "only the monitor's pipe stays open"
+    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1, "only the warden's pipe stays open"
 
 
 async def test_a_thousand_frames_and_a_close_leave_no_descriptor_open() -> None:
