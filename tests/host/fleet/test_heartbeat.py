@@ -72,7 +72,7 @@ def test_agents_and_their_commands_die_when_the_heartbeat_is_silent(watchdog: He
         tree.wait()
 
 
-def test_heartbeats_keep_agents_alive_and_a_killed_warden_is_replaced(watchdog: HeartbeatWatchdog) -> None:
+def test_heartbeats_keep_agents_alive_and_a_killed_watchdog_is_replaced(watchdog: HeartbeatWatchdog) -> None:
     tree = start_tree("fedcba9876543210")
     try:
         assert tree.stdout is not None
