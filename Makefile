@@ -110,8 +110,8 @@ docs: $(VENV)/.dev ## write the generated pages again: docs/generate/NAME.py pri
 		$(BIN)/python $$script > docs/.$$name.tmp && mv docs/.$$name.tmp docs/$$name.md || exit 1; \
 	done
 
-picture: $(VENV)/.dev ## take the picture of the README again: docs/pictures/demo.svg
-	$(BIN)/python docs/generate/terminal_picture.py
+picture: $(VENV)/.dev ## take the pictures of README and docs again: docs/pictures/*.svg; NAMES="tui" selects
+	$(BIN)/python docs/generate/terminal_picture.py $(NAMES)
 
 site: $(VENV)/.run ## build the guides and the API reference as HTML in build/site, to open from the folder
 	$(PIP) --editable '.[docs]'

@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dragoman"
 ORDER = [
     "errors", "ids", "wire", "schema", "dialect", "transport", "engine", "policy", "session", "store", "config",
     "workspace", "editors", "mcp", "roles", "<door>", "testing", "registry", "packaging", "inspect", "bridge", "host",
-    "agents", "conformance", "cli", "__main__",
+    "agents", "conformance", "cli", "tui", "__main__",
 ]  # fmt: skip
 RANK = {layer: rank for rank, layer in enumerate(ORDER)}
 
@@ -34,14 +34,15 @@ EFFECTS = {
 }  # fmt: skip
 
 # What the core may import from outside the standard library; uvloop only where it happens to be installed,
-# opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat;
-# pytest only in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer;
+# opentelemetry only in inspect/otel.py, when somebody asks for spans; prompt_toolkit only for the line of chat
+# and the full screen; pygments only for the colors of code; pytest only
+# in the two modules that pytest itself loads; jwt only where a host checks tokens of an issuer;
 # httpx and websockets only for remote agents, in transport/remote, and httpx for the keys of an issuer; the MCP SDK and
 # what it brings only when an MCP server is opened or offered; asyncpg only in store/postgres, nats
 # only in store/nats, and cryptography only where credentials are sealed.
 DEPENDENCIES = {
     "anyio", "asyncpg", "cryptography", "h11", "h2", "httpx", "httpx2", "hypercorn", "jwt", "mcp", "mcp_types",
-    "msgspec", "nats", "opentelemetry", "prompt_toolkit", "pytest", "uvicorn", "uvloop", "websockets",
+    "msgspec", "nats", "opentelemetry", "prompt_toolkit", "pygments", "pytest", "uvicorn", "uvloop", "websockets",
 }  # fmt: skip
 
 

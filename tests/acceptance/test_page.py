@@ -23,6 +23,9 @@ COUNTS = {"000": 23, "001": 13, "002": 12, "003": 26, "004": 81, "OFF": 7, "RG":
 # The items of bridges, chains and teams.
 BRIDGES = range(1, 31)
 
+# The items of faces that stand: those of the terminal.
+FACES = tuple(range(21, 30))
+
 CHAPTERS = (
     page.Chapter("9", "Nine", (page.Item("9-01", "W", "A first_thing | here."), page.Item("9-02", "B", "A second."))),
 )
@@ -41,8 +44,9 @@ def test_the_table_has_every_item_of_every_document_once() -> None:
     expected += [f"BR-{number:02}" for number in BRIDGES]
     expected += [f"V2-{number:02}" for number in range(1, 31)]
     expected += [f"FL-{number:02}" for number in range(1, 31)]
+    expected += [f"FA-{number:02}" for number in FACES]
     assert page.item_ids(page.read_table()) == expected
-    assert len(expected) == 187 + len(BRIDGES) + 60
+    assert len(expected) == 187 + len(BRIDGES) + 60 + len(FACES)
 
 
 def test_every_item_has_a_kind_and_a_sentence_of_its_own() -> None:

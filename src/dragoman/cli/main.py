@@ -14,9 +14,11 @@ from importlib import import_module
 
 from dragoman.cli import exit_codes
 
-# A command is cli/commands/NAME.py, which has `main(arguments) -> exit code`, or has a folder of its own.
+# A command is cli/commands/NAME.py, which has `main(arguments) -> exit code`, or has a folder of its own;
+# a module outside of cli/ is named in full.
 COMMAND_PACKAGES = {
-    "chat": "chat.chat",
+    "chat": "chat.command",
+    "tui": "dragoman.tui.command",
     "sessions": "sessions",
     "inspect": "inspect",
     "check": "check",
@@ -27,6 +29,7 @@ COMMAND_PACKAGES = {
 COMMANDS: dict[str, str] = {
     "demo": "chat with the built-in demo agent (needs no model)",
     "chat": "chat with an agent in the terminal",
+    "tui": "work with several agents in a full-screen terminal",
     "run": "send one prompt to an agent and show its work",
     "sessions": "list, show, search, export and share stored sessions",
     "serve": "run a host: shared sessions that continue without an editor",
@@ -142,7 +145,8 @@ def _folder_advice(path: str) -> str:
 
 def command_module(name: str) -> str:
     """Return the dotted name of the module that has a command's `main`."""
-    return f"dragoman.cli.{COMMAND_PACKAGES.get(name, f'commands.{name}')}"
+    module = COMMAND_PACKAGES.get(name, f"commands.{name}")
+    return module if module.startswith("dragoman.") else f"dragoman.cli.{module}"
 
 
 def run_command(name: str, arguments: list[str]) -> int:

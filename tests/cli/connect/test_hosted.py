@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dragoman import connect
-from dragoman.cli.chat import chat
+from dragoman.cli.chat import command as chat
 from dragoman.cli.commands import run as run_command
 from dragoman.cli.connect.json_output import LogFollower
 from dragoman.cli.connect.options import SessionOptions, read_session_options
@@ -292,6 +292,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "sandbox_net": (("--sandbox-net", "none"), "the host decides this"),
     "sandbox_read": (("--sandbox-read", "/"), "the host decides this"),
     "sandbox_write": (("--sandbox-write", "/"), "the host decides this"),
+    "full": (("--full",), ""),
     "session": (("--session", "roof"), ""),
     "timeout": (("--timeout", "1"), ""),
     "token_file": (("--token-file", "token"), ""),

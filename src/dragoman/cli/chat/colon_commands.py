@@ -6,18 +6,44 @@ One table for the list, completion and dispatch. `::` begins a text with a colon
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from dragoman import ClientSession, ProtocolError
 from dragoman.cli.chat.line_editor import Candidate, complete_word
 from dragoman.cli.connect import settings
+from dragoman.cli.ui.permission import PermissionUI
 from dragoman.cli.ui.terminal import StyledLine, sanitize_line
 from dragoman.policy.modes import MODES, mode_summary
 
-if TYPE_CHECKING:
-    from dragoman.cli.chat.chat import Chat
-
 COMMAND_PREFIX = ":"
+
+
+class ChatSurface(Protocol):
+    """What a command needs of the chat, or of another program with the same commands."""
+
+    session: ClientSession
+    permission_ui: PermissionUI
+    is_over: bool
+
+    @property
+    def folded_result(self) -> list[StyledLine]:
+        """All lines of the last result of which some were left out."""
+
+    @property
+    def provides_workspace(self) -> bool:
+        """Whether a folder of this machine is lent to an agent on a host."""
+
+    def show_line(self, text: str, style: str = "dim") -> None:
+        """Show one line."""
+
+    def show_lines(self, lines: Iterable[StyledLine]) -> None:
+        """Show several lines."""
+
+    def members_text(self) -> str:
+        """Return the members of a session on a host; empty elsewhere."""
+
+    async def start_new_session(self) -> None:
+        """Continue in a new session."""
 
 
 class ColonCommand(NamedTuple):
@@ -26,7 +52,7 @@ class ColonCommand(NamedTuple):
     usage: str
     description: str
     completions: Callable[[ClientSession, list[str]], Iterable[tuple[str, str]]]
-    run: Callable[[Chat, str], Awaitable[None]]
+    run: Callable[[ChatSurface, str], Awaitable[None]]
 
 
 def is_colon_command(text: str) -> bool:
@@ -39,7 +65,7 @@ def unescape_prefix(text: str) -> str:
     return text[1:] if text.startswith(COMMAND_PREFIX * 2) else text
 
 
-async def run_colon_command(chat: Chat, text: str) -> None:
+async def run_colon_command(chat: ChatSurface, text: str) -> None:
     """Run a command; show an error on the terminal."""
     name, _, argument = text[len(COMMAND_PREFIX) :].strip().partition(" ")
     matches = [each for each in COMMANDS if each == name] or [
@@ -74,7 +100,7 @@ def complete_colon_command(text_before_cursor: str, session: ClientSession) -> I
 # --- the commands -----------------------------------------------------------------------------------------
 
 
-async def show_help(chat: Chat, _: str) -> None:
+async def show_help(chat: ChatSurface, _: str) -> None:
     """List everything."""
     if chat.session.commands:
         chat.show_lines([StyledLine("Commands of the agent:", "dim")])
@@ -99,12 +125,12 @@ Keys:
 Commands of the chat:"""
 
 
-async def show_members(chat: Chat, _: str) -> None:
+async def show_members(chat: ChatSurface, _: str) -> None:
     """Show the members."""
     chat.show_line(f"members: {chat.members_text()}" if chat.members_text() else "nobody else is here")
 
 
-async def show_or_set_mode(chat: Chat, argument: str) -> None:
+async def show_or_set_mode(chat: ChatSurface, argument: str) -> None:
     """Show or change the agent's mode."""
     if argument:
         chat.show_line(f"mode is now {sanitize_line(await settings.set_mode(chat.session, argument))}")
@@ -113,7 +139,7 @@ async def show_or_set_mode(chat: Chat, argument: str) -> None:
     _show_choices(chat, known, chat.session.mode or "", "the agent has no modes")
 
 
-async def show_or_set_model(chat: Chat, argument: str) -> None:
+async def show_or_set_model(chat: ChatSurface, argument: str) -> None:
     """Show or change the model."""
     if argument:
         chat.show_line(f"model is now {sanitize_line(await settings.set_model(chat.session, argument))}")
@@ -125,7 +151,7 @@ async def show_or_set_model(chat: Chat, argument: str) -> None:
     )
 
 
-async def show_or_set_option(chat: Chat, argument: str) -> None:
+async def show_or_set_option(chat: ChatSurface, argument: str) -> None:
     """Show the options, or set one."""
     name, _, value = argument.partition(" ")
     if value.strip():
@@ -146,7 +172,7 @@ async def show_or_set_option(chat: Chat, argument: str) -> None:
         chat.show_line("the agent has no such option" if name else "the agent has no options", "yellow")
 
 
-async def show_or_set_policy(chat: Chat, argument: str) -> None:
+async def show_or_set_policy(chat: ChatSurface, argument: str) -> None:
     """Show or change the policy mode."""
     if chat.members_text() and not chat.provides_workspace:
         chat.show_line(
@@ -163,7 +189,7 @@ async def show_or_set_policy(chat: Chat, argument: str) -> None:
         chat.show_line(f"policy mode is now {argument}")
 
 
-async def show_plan(chat: Chat, _: str) -> None:
+async def show_plan(chat: ChatSurface, _: str) -> None:
     """Show the plan again."""
     marks = {"completed": "[x]", "in_progress": "[>]"}
     chat.show_lines([StyledLine(f"  {marks.get(entry.status, '[ ]')} {entry.content}") for entry in chat.session.plan])
@@ -171,7 +197,7 @@ async def show_plan(chat: Chat, _: str) -> None:
         chat.show_line("there is no plan")
 
 
-async def show_folded_result(chat: Chat, _: str) -> None:
+async def show_folded_result(chat: ChatSurface, _: str) -> None:
     """Show all lines of the last result of which some were left out."""
     lines = chat.folded_result
     chat.show_lines(lines[:1] + [StyledLine(f"    {line.text}", line.style) for line in lines[1:]])
@@ -179,18 +205,18 @@ async def show_folded_result(chat: Chat, _: str) -> None:
         chat.show_line("no lines were left out of the last turns")
 
 
-async def start_new_session(chat: Chat, _: str) -> None:
+async def start_new_session(chat: ChatSurface, _: str) -> None:
     """Start a new session, without the earlier messages."""
     await chat.start_new_session()
     chat.show_line("started a new session")
 
 
-async def quit_chat(chat: Chat, _: str) -> None:
+async def quit_chat(chat: ChatSurface, _: str) -> None:
     """Quit."""
     chat.is_over = True
 
 
-def _show_choices(chat: Chat, choices: list[tuple[str, str]], current_id: str, empty_text: str) -> None:
+def _show_choices(chat: ChatSurface, choices: list[tuple[str, str]], current_id: str, empty_text: str) -> None:
     for id, name in choices:
         label = sanitize_line(id) if name in ("", id) else f"{sanitize_line(id)}  ({sanitize_line(name)})"
         chat.show_lines(

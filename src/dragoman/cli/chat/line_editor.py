@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, Protocol
 from dragoman import ClientSession
 from dragoman.cli.connect import settings
 from dragoman.cli.connect.local import OpenSession
-from dragoman.cli.ui.key_prompt import KeyChoice, Prompter, raw_key_mode
-from dragoman.cli.ui.terminal import OutputStream, StyledLine, sanitize, sanitize_line
+from dragoman.cli.ui.key_prompt import KeyChoice, Prompter, QuestionPart, raw_key_mode
+from dragoman.cli.ui.terminal import OutputStream, sanitize, sanitize_line
 from dragoman.config.private_files import file_lock, write_private
 
 PROMPT = "› "
@@ -338,7 +338,7 @@ class InterruptiblePrompter(Prompter):
         self._free = asyncio.Event()  # cleared while a question is open
         self._free.set()
 
-    async def choose(self, question: Sequence[StyledLine], choices: Sequence[KeyChoice]) -> str | None:
+    async def choose(self, question: Sequence[QuestionPart], choices: Sequence[KeyChoice]) -> str | None:
         """Ask, with the input line suspended."""
         async with self.hold_terminal():
             return await super().choose(question, choices)

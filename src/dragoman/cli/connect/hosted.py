@@ -24,7 +24,7 @@ from dragoman.cli.ui.permission import PermissionUI
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.schema.permission import RequestPermissionParams
-from dragoman.store.contract import Summary
+from dragoman.store.contract import Summary, decode_entry
 from dragoman.transport.base import Transport
 
 
@@ -144,9 +144,9 @@ class HostedSession(OpenSession):
         presence.note_answer(params)
         return answer
 
-    def _terminal_output(self, terminal_id: str) -> str:
+    def terminal_output(self, terminal_id: str) -> str:
         """Return the output of a command, from this machine or from the host."""
-        return super()._terminal_output(terminal_id) or self.presence.terminal_output.get(terminal_id, "")
+        return super().terminal_output(terminal_id) or self.presence.terminal_output.get(terminal_id, "")
 
     # --- the session ------------------------------------------------------------------------------------------
 
@@ -190,7 +190,11 @@ class HostedSession(OpenSession):
 
     async def _join_session(self, previous: Summary) -> ClientSession:
         self._follow(previous.session_id, previous.entries)
-        return await self._apply_settings(await self.agent.resume_session(previous.session_id, self.cwd))
+        await self._read_history()
+        # What happened since is sent before live updates, so that nothing is missing and nothing comes twice.
+        cursor = decode_entry(self.history[-1]).seq if self.history else None
+        resumed = await self.agent.resume_session(previous.session_id, self.cwd, cursor=cursor)
+        return await self._apply_settings(resumed)
 
     def _follow(self, session_id: str, entries: int) -> None:
         """Take the notifications of this session, and its log after this many entries."""

@@ -36,6 +36,9 @@ INITIALIZE_TIMEOUT = 120.0
 # How long other requests may take, such as a new session, for which some agents start MCP servers. Seconds.
 REQUEST_TIMEOUT = 300.0
 
+# Entries of a session that are read at once; a view that shows more reads more.
+HISTORY_ENTRIES = 2000
+
 # After this time of starting, the user sees what the agent writes to stderr. Seconds.
 SLOW_START = 5
 STDERR_LINES = 3
@@ -62,8 +65,11 @@ class OpenSession:
         on_entry: Callable[[str, Entry], None] | None = None,
         show_line: ShowLine | None = None,
         hide_status: bool = False,
+        reads_history: bool = False,
     ) -> None:
-        """`show_line` shows what other members do; `hide_status`: a status line shows mode, title and usage."""
+        """`show_line` shows what other members do; `hide_status`: a status line shows mode, title and usage;
+        `reads_history`: the end of a session that is continued is read into `history`.
+        """
         self.cwd = options.cwd
         self._options = options
         self._terminal = terminal
@@ -72,6 +78,9 @@ class OpenSession:
         self._on_entry = on_entry
         self._show_line = show_line
         self._hide_status = hide_status
+        self._reads_history = reads_history
+        self.history: list[bytes] = []  # the last entries of a session that is continued, as lines of its log
+        self.history_start = 0  # how many entries are before them
         self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES)  # the last ones that are not shown yet
 
     @property
@@ -128,7 +137,7 @@ class OpenSession:
         return TurnView(
             self._terminal,
             session,
-            output_of=self._terminal_output,
+            output_of=self.terminal_output,
             shown_changes=self.permission_ui.shown_changes,
             verbose=self._options.verbose,
             quiet=self._options.quiet,
@@ -238,7 +247,8 @@ class OpenSession:
                 raise
         return await self._open_or_continue()
 
-    def _terminal_output(self, terminal_id: str) -> str:
+    def terminal_output(self, terminal_id: str) -> str:
+        """Return the output of a command so far."""
         terminal = self.permission_ui.workspace.find_terminal(terminal_id)
         return terminal.output().text if terminal is not None else ""
 
@@ -250,10 +260,26 @@ class OpenSession:
             if self.record is not None:
                 await self.record.name_session(session)
             return session
+        await self._read_history()
         session = await self.record.continue_session(
             self.agent, self.cwd, await self._allowed_servers(), self.diagnostics, quiet=self._options.quiet
         )
         return await self._apply_settings(session)
+
+    async def _read_history(self) -> None:
+        """Read the end of the session that is continued."""
+        if self._reads_history and self.record is not None and self.record.previous is not None:
+            previous = self.record.previous
+            self.history_start = max(0, previous.entries - HISTORY_ENTRIES)
+            self.history = await self.record.store.lines(previous.session_id, after=self.history_start, intact=True)
+
+    async def read_earlier_history(self) -> list[bytes]:
+        """Return the entries before those that were read, and count them as read."""
+        assert self.record is not None
+        assert self.record.previous is not None
+        start = max(0, self.history_start - HISTORY_ENTRIES)
+        count, self.history_start = self.history_start - start, start
+        return await self.record.store.lines(self.record.previous.session_id, after=start, limit=count, intact=True)
 
     async def _create_session(self) -> ClientSession:
         allowed = await self._allowed_servers()
@@ -310,6 +336,6 @@ async def prompt_login(remote: RemoteAgent, prompter: Prompter) -> bool:
     chosen_id = await prompter.choose(lines, [*choices, KeyChoice("n", "not now", "")])
     if not chosen_id:
         return False
-    with prompter.release_terminal():
+    async with prompter.release_terminal():
         await remote.authenticate(chosen_id)
     return True

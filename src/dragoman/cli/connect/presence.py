@@ -66,6 +66,8 @@ class Presence:
         self._workspace_owners: dict[str, str] = {}  # owners of files and terminals that are not the host's
         self.on_status_change: Callable[[], None] = lambda: None  # the status line has changed
         self.on_activity: Callable[[], None] = lambda: None  # something happened in the session
+        self.on_own_turn: Callable[[], None] = lambda: None  # our own prompt has left the queue
+        self.on_decision: Callable[[str, str, str], None] = lambda *_: None  # a tool call, who decided, and how
 
     def enter_session(self, session_id: str) -> None:
         """Enter another session, of which nothing is known yet."""
@@ -130,6 +132,16 @@ class Presence:
         """Return all members, with role and state."""
         return ", ".join(_member_text(member) for member in self._members)
 
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        """All members, as the host describes them: user, role, state."""
+        return self._members
+
+    @property
+    def queued_prompts(self) -> list[dict[str, Any]]:
+        """The prompts that wait, the next one first: user, preview, promptId."""
+        return self._queued_prompts
+
     async def can_others_answer(self) -> bool:
         """Return whether another member can answer questions."""
         with suppress(TimeoutError):
@@ -171,6 +183,7 @@ class Presence:
         state = params.get("state")
         if state == "yours":
             self.own_turn_id = str(params.get("turn", ""))
+            self.on_own_turn()
         # A client that joins during a turn gets "running", perhaps after the turn has become its own.
         self.is_own_turn = state in ("yours", "running") and params.get("turn") == self.own_turn_id
         self.is_others_turn = state in ("started", "running") and not self.is_own_turn
@@ -194,6 +207,9 @@ class Presence:
 
     def _on_permission_resolved(self, params: dict[str, Any]) -> None:
         by, call = str(params.get("by", "")), str(params.get("toolCallId"))
+        _, options = self._last_question.get(call, ("", {}))
+        if by:
+            self.on_decision(call, by, _decision_text(params, options))
         if not by or call == self._answered_call_id:
             return
         title, names = self._last_question.get(call, ("", {}))

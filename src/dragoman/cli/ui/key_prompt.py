@@ -32,8 +32,21 @@ class KeyChoice(NamedTuple):
     name: str = ""
 
 
+class TextChange(NamedTuple):
+    """A change that a question is about: the file, its text before (None: it did not exist) and after."""
+
+    path: str
+    old: str | None
+    new: str
+
+
+QuestionPart = StyledLine | TextChange
+
+
 class Prompter:
     """Asks the user who sees an output stream and types on a terminal."""
+
+    shows_changes = False  # whether `choose` takes changes too; other prompters get them as lines
 
     def __init__(self, output: OutputStream, fd: int) -> None:
         self._output = output
@@ -50,14 +63,15 @@ class Prompter:
         """Whether the user is asked, or another program has the terminal."""
         return self._input is not None or self._is_released
 
-    async def choose(self, question: Sequence[StyledLine], choices: Sequence[KeyChoice]) -> str | None:
+    async def choose(self, question: Sequence[QuestionPart], choices: Sequence[KeyChoice]) -> str | None:
         """Ask until the user types one of the choices."""
+        shown = [part for part in question if isinstance(part, StyledLine)]
         width = self._output.width - 24
         lines = [StyledLine(_choice_text(choice, width)) for choice in choices]
         self._output.ensure_blank_line()
-        rows = self._output.write_question(question)
+        rows = self._output.write_question(shown)
         if rows + len(lines) >= self._output.height:  # its beginning is off the screen
-            subject = [line for line in question if line.style == "bold"]
+            subject = [line for line in shown if line.style == "bold"]
             self._output.write_question([StyledLine("All of this is about:", "ask"), *subject] if subject else ())
         self._output.write_question(lines)
         self._flush_input()
@@ -133,8 +147,8 @@ class Prompter:
             self._captures_type_ahead = False
             loop.remove_reader(self._fd)
 
-    @contextmanager
-    def release_terminal(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def release_terminal(self) -> AsyncIterator[None]:
         """Leave keys and terminal mode to another program, for example to a login of the agent."""
         loop = asyncio.get_running_loop()
         self._is_released = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from dragoman.cli.ui.highlight import CodeStyler
 from dragoman.cli.ui.terminal import char_width, sanitize
 
 # Wider text is hard to read, however wide the terminal is. Columns.
@@ -66,6 +67,7 @@ class Markdown:
         self._previous_char = ""  # the character before the text that is not shown yet
         self._line_style = ""  # of the whole line
         self._fence = ""
+        self._code: CodeStyler | None = None  # colors of the block of code
         self._table_rows: list[str] = []
         self._word: list[Piece] = []
         self._pending_space = ""
@@ -147,6 +149,7 @@ class Markdown:
         """Decide what the line is; return whether there is more of it to show."""
         if is_whole and (fence := _FENCE.match(line)):
             self._fence = fence[1]
+            self._code = CodeStyler(line.strip().lstrip("`~"))
             self._write_styled(line.strip(), "dim")
             self._line = ""
             return False
@@ -196,7 +199,9 @@ class Markdown:
             self._fence = ""
             self._write_styled(line.strip(), "dim")
         else:
-            self._write(sanitize(line), self._with_base_style("code"))
+            assert self._code is not None
+            for text, style in self._code.pieces(sanitize(line)):
+                self._write(text, self._with_base_style(style))
         self._line = ""
 
     # --- inside a line --------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from dragoman import ClientTurn, RemoteAgent
 from dragoman.cli.ui.format import diff_lines
-from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
+from dragoman.cli.ui.key_prompt import KeyChoice, Prompter, QuestionPart, TextChange
 from dragoman.cli.ui.terminal import OutputStream, StyledLine, sanitize_line
 from dragoman.config.paths import UserPaths
 from dragoman.policy.decide import Policy
@@ -252,6 +252,8 @@ class PermissionUI:
         async with self.open_question() as is_wanted:
             if not is_wanted:
                 return None
+            if not self._prompter.shows_changes:
+                lines = _with_diff_lines(lines)
             typed = await self._prompter.choose(lines, [key.key_choice for key in keys])
         if typed is None:  # closing the terminal refuses; only a cancelled turn is answered as one
             return None if self.turn is not None and self.turn.cancelled else PermissionChoice(DENY, NO_SCOPE)
@@ -277,10 +279,10 @@ class PermissionUI:
 
     # --- showing ----------------------------------------------------------------------------------------------
 
-    def _tool_call_lines(self, prompt: PermissionPrompt) -> list[StyledLine]:
+    def _tool_call_lines(self, prompt: PermissionPrompt) -> list[QuestionPart]:
         """Return title, commands, files and changes; never only the title, which the agent can make up."""
         call = prompt.tool_call
-        lines = [
+        lines: list[QuestionPart] = [
             StyledLine("The agent asks for permission:", "ask"),
             StyledLine(sanitize_line(call.title or call.name or "a tool call"), "bold"),
         ]
@@ -291,15 +293,14 @@ class PermissionUI:
         for change in changes:
             if len(changes) > 1:
                 lines.append(StyledLine(f"{self._relative_path(change.path)}:", "dim"))
-            lines += diff_lines(
-                change.old_text if change.old_text is not UNSET else None, change.new_text, MAX_DIFF_LINES
-            )
+            old = change.old_text if change.old_text is not UNSET else None
+            lines.append(TextChange(change.path, old, change.new_text))
             self.shown_changes.add((change.path, change.new_text))
-        return lines + self._reason_lines(prompt)
+        return [*lines, *self._reason_lines(prompt)]
 
-    def _workspace_use_lines(self, prompt: PermissionPrompt) -> list[StyledLine]:
+    def _workspace_use_lines(self, prompt: PermissionPrompt) -> list[QuestionPart]:
         question = prompt.questions[0]
-        lines = [
+        lines: list[QuestionPart] = [
             StyledLine(f"The agent wants to {OPERATION_VERBS.get(question.operation, question.operation)}:", "ask"),
             StyledLine(self._resource_text(question), "bold"),
         ]
@@ -311,11 +312,11 @@ class PermissionUI:
         if prompt.interactive:
             lines.append(StyledLine(f"  {INTERACTIVE_NOTE}"))
         if prompt.new_text is not None:
-            lines += diff_lines(prompt.current_text, prompt.new_text, MAX_DIFF_LINES)
+            lines.append(TextChange(question.resource, prompt.current_text, prompt.new_text))
             self.shown_changes.add((question.resource, prompt.new_text))
         elif prompt.data is not None:
             lines += [StyledLine(line, "green") for line in prompt.data_lines]
-        return lines + self._reason_lines(prompt)
+        return [*lines, *self._reason_lines(prompt)]
 
     def _resource_lines(self, questions: tuple[Question, ...]) -> list[StyledLine]:
         return [
@@ -350,6 +351,14 @@ class PermissionUI:
         for folder in (self._cwd, os.path.realpath(self._cwd)):
             path = path.removeprefix(folder.rstrip("/") + "/")
         return sanitize_line(path)
+
+
+def _with_diff_lines(parts: Sequence[QuestionPart]) -> list[QuestionPart]:
+    """Return a question whose changes are lines."""
+    lines: list[QuestionPart] = []
+    for part in parts:
+        lines += diff_lines(part.old, part.new, MAX_DIFF_LINES) if isinstance(part, TextChange) else [part]
+    return lines
 
 
 def auto_allow(prompt: PermissionPrompt) -> PermissionChoice:

@@ -46,6 +46,13 @@ _STYLES = {
     "cyan": "36",
     "code": "36",
     "ask": "1;33",
+    # Parts of code (highlight.py), on top of "code".
+    "keyword": "35",
+    "type": "33",
+    "function": "34",
+    "string": "32",
+    "number": "33",
+    "comment": "39;2",
 }
 
 
@@ -71,6 +78,11 @@ def _visible_form(match: re.Match[str]) -> str:
 def sanitize_line(text: str) -> str:
     """Return peer text as one sanitized line."""
     return sanitize(text.replace("\r\n", "\n").replace("\n", "␊")).replace("\t", " ")
+
+
+def without_question_bar(text: str) -> str:
+    """Return peer text without characters that look like the question bar."""
+    return text if text.isascii() else _BAR_LIKE.sub("|", text)
 
 
 def clip(text: str, width: int) -> str:
@@ -267,7 +279,7 @@ class OutputStream:
             yield rest
 
     def _without_question_bar(self, text: str) -> str:
-        return _BAR_LIKE.sub("|", text) if self.is_tty and not text.isascii() else text
+        return without_question_bar(text) if self.is_tty else text
 
     def _styled(self, text: str, style: str) -> str:
         code = ";".join(_STYLES[word] for word in style.split())
@@ -297,3 +309,10 @@ class TerminalOutput:
     def __init__(self, out: TextIO, err: TextIO | None, environ: Mapping[str, str] = os.environ) -> None:
         self.answer = OutputStream(out, environ)
         self.diagnostics = self.answer if err is None or self.answer.is_tty else OutputStream(err, environ)
+
+    @classmethod
+    def on(cls, output: OutputStream) -> TerminalOutput:
+        """Return one that writes everything to the same output."""
+        terminal = cls.__new__(cls)
+        terminal.answer = terminal.diagnostics = output
+        return terminal

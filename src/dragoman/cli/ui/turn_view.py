@@ -30,7 +30,7 @@ MAX_RESULT_LINES, MAX_DIFF_LINES, MAX_OUTPUT_LINES = 8, 40, 16
 WORD_FLUSH_DELAY = 0.1
 
 # Status to sign and style.
-_STATUS_SIGNS = {
+STATUS_SIGNS = {
     "pending": ("·", "dim"),
     "awaiting_permission": ("?", "yellow"),
     "in_progress": ("…", "cyan"),
@@ -246,7 +246,7 @@ class TurnView:
     def _show_plan(self, update: updates.Plan) -> None:
         entries = [(entry.status, entry.content) for entry in update.entries]
         lines = [
-            StyledLine(f"{_PLAN_BOXES.get(status, '[ ]')} {text}", _STATUS_SIGNS.get(status, ("", ""))[1])
+            StyledLine(f"{_PLAN_BOXES.get(status, '[ ]')} {text}", STATUS_SIGNS.get(status, ("", ""))[1])
             for status, text in entries
         ]
         if not self._diagnostics.can_redraw("plan") and len(entries) == len(self._plan):
@@ -315,7 +315,7 @@ class TurnView:
 
 def tool_call_line(call: ToolCall) -> StyledLine:
     """Return a tool call in one line."""
-    sign, style = _STATUS_SIGNS.get(call.status, ("·", "dim"))
+    sign, style = STATUS_SIGNS.get(call.status, ("·", "dim"))
     kind = f" ({call.status})" if call.status in ("denied", "cancelled") else ""
     return StyledLine(f"{sign} {call.title or call.name or call.tool_call_id}{kind}", style)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET
 
+from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.codec import decode_as
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
@@ -242,10 +243,18 @@ class RemoteAgent:
         return await self._reopen_session("session/load", params)
 
     async def resume_session(
-        self, session_id: str, cwd: str = ".", *, mcp_servers: Sequence[McpServer] = (), directories: Sequence[str] = ()
+        self,
+        session_id: str,
+        cwd: str = ".",
+        *,
+        mcp_servers: Sequence[McpServer] = (),
+        directories: Sequence[str] = (),
+        cursor: int | None = None,
     ) -> ClientSession:
-        """Open a stored session without replaying its history."""
+        """Open a stored session without replaying its history; on a host, with what came after the entry `cursor`."""
         params = open_params(types.ResumeSessionParams, cwd, mcp_servers, directories, session_id=session_id)
+        if cursor is not None:
+            params = with_side_data(params, cursor=cursor)
         return await self._reopen_session("session/resume", params)
 
     async def _reopen_session(

@@ -1,0 +1,1 @@
+"""The full-screen terminal: `dragoman tui`. Needs prompt_toolkit (the extra `tui`)."""

@@ -1,0 +1,1 @@
+"""A tab: its session, its questions, and what the commands would print."""
