@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -122,3 +123,10 @@ def protect_user_files(sandbox: Sandbox | None, environ: Mapping[str, str] = os.
     # A policy that is a link has its target elsewhere; a missing file is in a protected folder.
     files = [path for path in (ours.policy, ours.config_file) if os.path.exists(path)]
     return sandbox.with_protected([ours.config, ours.state, ours.data, ours.cache, *files])
+
+
+def new_recording_path() -> str:
+    """Return a new file for a recording in the state folder: editors start agents in any folder."""
+    folder = os.path.join(user_paths().state, "recordings")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return os.path.join(folder, time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}.ndjson"))

@@ -11,14 +11,17 @@ from dragoman.dialect.dialects import DIALECT_NAMES
 
 EPILOG = """\
 Configure this command as the agent of your editor. The first proxy is next to
-the editor, the last one next to the agent. A proxy is a command in quotes. It
-speaks proxy/initialize and proxy/successor, as under the official Rust
-conductor.
+the editor, the last one next to the agent. A proxy is the name of a built-in
+one with its options, or a command, in quotes. A command speaks proxy/initialize
+and proxy/successor, as under the official Rust conductor.
+
+built-in proxies:
+{built_in}
 
 A chain can have a name in config.toml, and is then used like an agent:
 
   [chains.careful]
-  proxies = ["first-proxy", { proxy = "my-proxy --fast", on_exit = "restart" }]
+  proxies = ["context", "redact", {{ proxy = "my-proxy", on_exit = "restart" }}]
   agent = "opencode"
 
 When the process of a proxy ends, --on-exit decides: fail ends the chain,
@@ -29,7 +32,8 @@ exit codes: 0 when the editor disconnects, 1 if a component failed, 2 for wrong
 usage.
 
 examples:
-  dragoman conduct my-proxy 'their-proxy --fast' -- my-agent --acp
+  dragoman conduct context redact -- my-agent --acp
+  dragoman conduct 'budget --tokens 100000' my-proxy -- my-agent --acp
   dragoman conduct --on-exit restart my-proxy --agent opencode
   dragoman conduct --as-proxy my-proxy 'their-proxy --fast'
   dragoman run --agent careful 'What is this project?'"""
@@ -41,9 +45,11 @@ def main(arguments: list[str]) -> int:
         "conduct",
         "[PROXY ...] [OPTIONS] [-- CMD ARG...]",
         "Run a chain of proxies before an agent.",
-        EPILOG,
+        EPILOG.format(built_in=_built_in_lines()),
     )
-    parser.add_argument("proxies", nargs="*", metavar="PROXY", help="the command of a proxy, in quotes")
+    parser.add_argument(
+        "proxies", nargs="*", metavar="PROXY", help="a built-in proxy or a command, with its options in quotes"
+    )
     parser.add_value("--chain", "NAME", "run this chain of config.toml")
     parser.add_value("--agent", "NAME", "the agent by its name, in place of a command after --")
     parser.add_flag("--as-proxy", "be one proxy of another conductor; the chain has no agent of its own")
@@ -76,6 +82,12 @@ def main(arguments: list[str]) -> int:
         return exit_code(await chain.serve(stdio(), report=_report))
 
     return run_loop(serve())
+
+
+def _built_in_lines() -> str:
+    from dragoman.roles.proxy.built_in.table import BUILT_IN
+
+    return "\n".join(f"  {name:9} {row.purpose}" for name, row in BUILT_IN.items())
 
 
 def _report(text: str) -> None:

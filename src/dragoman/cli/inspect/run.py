@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize_line
@@ -43,12 +41,13 @@ def main(name: str, arguments: list[str]) -> int:
     parser.add_flag("--quiet", "do not print the path of the recording")
     options, command = parser.read_with_agent(arguments)
 
+    from dragoman.config.paths import new_recording_path
     from dragoman.inspect.stdio_pump import exit_like_agent, pump_stdio
     from dragoman.policy.message_secrets import FrameRedactor
     from dragoman.transport.recording.recorder import Recorder
 
     sys.setswitchinterval(SWITCH_INTERVAL)
-    recorder = Recorder(options.out or _default_path(), command, _report, FrameRedactor())
+    recorder = Recorder(options.out or new_recording_path(), command, _report, FrameRedactor())
     if recorder.path != options.out and not options.quiet:
         note = f"{options.out} exists; " if options.out else ""
         _report(f"{note}recording to {recorder.path}")
@@ -60,15 +59,6 @@ def main(name: str, arguments: list[str]) -> int:
     finally:
         recorder.close(reason, status)
     return exit_like_agent(agent_exit)
-
-
-def _default_path() -> str:
-    """Return a new file in the state folder: editors start agents in any folder."""
-    from dragoman.config.paths import user_paths
-
-    folder = os.path.join(user_paths().state, "recordings")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    return os.path.join(folder, time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}.ndjson"))
 
 
 def _report(text: str) -> None:

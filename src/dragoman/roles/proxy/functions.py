@@ -32,6 +32,7 @@ class Passing(NamedTuple):
     receiver: Side
     method: str
     raw: Raw
+    id: int | None = None  # the same for a request and its answer
 
 
 # Gets each message that passes. Returns other JSON in its place, or None to leave it. Raising ProtocolError refuses a
@@ -108,11 +109,12 @@ class ProxyFunctions:
         if self.rewrites:
             kind = "notification" if call is None else "request"
             raw = Raw(b"{}") if params is UNSET else params
-            changed = self._rewrite(Passing(kind, receiver, method, raw))
+            id = None if call is None else next(self._numbers)
+            changed = self._rewrite(Passing(kind, receiver, method, raw, id))
             if changed is not None:
                 params, frame = changed, None
             if call is not None:
-                call = self._with_rewritten_answer(receiver, method, call)
+                call = self._with_rewritten_answer(receiver, method, call, id)
         handler = self._handlers.get((receiver, method))
         if handler is None:
             return self._pass_on(receiver, method, params, call, frame)
@@ -233,7 +235,7 @@ class ProxyFunctions:
                 passing = passing._replace(raw=changed)
         return changed
 
-    def _with_rewritten_answer(self, receiver: Side, method: str, call: Call) -> Call:
+    def _with_rewritten_answer(self, receiver: Side, method: str, call: Call, id: int | None) -> Call:
         def answer(envelope: Envelope | None, error: ProtocolError | None) -> None:
             if envelope is None:
                 call.finish(None, error)
@@ -242,7 +244,8 @@ class ProxyFunctions:
             raw = envelope.error if is_error else envelope.result
             assert not isinstance(raw, msgspec.UnsetType)
             try:
-                changed = self._rewrite(Passing("error" if is_error else "result", receiver.other, method, raw))
+                kind = "error" if is_error else "result"
+                changed = self._rewrite(Passing(kind, receiver.other, method, raw, id))
             except ProtocolError as refusal:
                 call.finish(None, refusal)
                 return
