@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dragoman.conformance.requirement import CHECKED_DIALECTS
+from dragoman.dialect.dialects import DIALECT_NAMES
 
 ROOT = Path(__file__).parents[2]
 DRAGOMAN = [sys.executable, "-P", "-m", "dragoman"]
@@ -37,10 +37,12 @@ PRODUCTS = {
             "--dialect",
             dialect,
         ]
-        for dialect in CHECKED_DIALECTS
+        for dialect in DIALECT_NAMES
     },
     "translate-auto": [*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", "draft"],  # banjo is detected as v1
     "attach": [*DRAGOMAN, "attach"],
+    "everything-as-v2": EVERYTHING,
+    "translate-v1-as-v2": [*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", "v1"],
 }
 
 
@@ -60,7 +62,8 @@ def check_product(name: str, jobs: int, environ: dict[str, str]) -> bool:
     """Check one product and show its report; return whether no MUST failed."""
     print(f"== {name}", flush=True)
     report = ["--json", str(REPORTS / f"{name}.json"), "--html", str(REPORTS / f"{name}.html")]
-    command = [*DRAGOMAN, "check", "agent", "--level", "must", "--jobs", str(jobs), *report, "--"]
+    dialect = ["--dialect", "v2"] if name.endswith("-as-v2") else []
+    command = [*DRAGOMAN, "check", "agent", "--level", "must", "--jobs", str(jobs), *dialect, *report, "--"]
     if name != "attach":
         return subprocess.run([*command, *PRODUCTS[name]], env=environ, check=False).returncode == 0
     with running_host(environ) as url:

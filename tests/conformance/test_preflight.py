@@ -38,7 +38,7 @@ def test_a_silent_agent_has_one_deadline_and_its_stderr_is_quoted(monkeypatch: p
         asyncio.run(check_agent(lambda dialect: CommandAgent(SILENT, dialect), "", reports.append))
     assert "was started, and did not answer initialize within 0.8 seconds" in str(caught.value)
     assert "no key is set" in str(caught.value)
-    assert "(v1, draft, crow, 2025.1)" in reports[-1]
+    assert "(v1, v2, draft, crow, 2025.1)" in reports[-1]
 
 
 def test_endless_output_is_ended_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,8 @@ from tests.host.memory_host import running_host
 MUST = [each for each in AGENT if each.level is Level.MUST]
 
 
-def _translator(dialect: str, timeouts: Timeouts) -> MemoryAgent:
-    """Our agent of another dialect behind a translator."""
+def _translator(dialect: str, timeouts: Timeouts, client_dialect: str = "v1") -> MemoryAgent:
+    """Our agent of another dialect behind a translator, for a client of this dialect."""
 
     async def serve(transport: Transport) -> None:
         back, inside = memory_pair()
@@ -39,7 +39,7 @@ def _translator(dialect: str, timeouts: Timeouts) -> MemoryAgent:
         finally:
             await serving.close()
 
-    return MemoryAgent(serve, "v1", timeouts=timeouts)
+    return MemoryAgent(serve, client_dialect, timeouts=timeouts)
 
 
 async def _failures(make: Callable[[Timeouts], Target], wanted: Iterable[Requirement]) -> tuple[str, int]:
@@ -51,11 +51,17 @@ async def _failures(make: Callable[[Timeouts], Target], wanted: Iterable[Require
     return describe(failed), sum(each.outcome is Outcome.PASS for each in verdicts.values())
 
 
-@pytest.mark.parametrize("dialect", ["v1", "banjo", "crow", "draft"])
+@pytest.mark.parametrize("dialect", ["v1", "v2", "banjo", "crow", "draft"])
 async def test_a_translator_breaks_no_must(dialect: str) -> None:
     failed, passed = await _failures(partial(_translator, dialect), MUST)
     assert not failed, failed
     assert passed >= 150
+
+
+async def test_a_translator_breaks_no_must_of_v2() -> None:
+    failed, passed = await _failures(partial(_translator, "v1", client_dialect="v2"), MUST)
+    assert not failed, failed
+    assert passed >= 120
 
 
 async def test_a_translator_for_2025_1_breaks_no_must_of_a_few() -> None:

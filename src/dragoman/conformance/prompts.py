@@ -27,6 +27,7 @@ EVERYTHING: Final[Script] = {
     "stream": "/stream 50",
     "flood": "/stream 2000 200",
     "error": "/error internal_error",
+    "failure": "/error internal_error late",
     "refuse": "/error refusal",
     "image": "/image",
     "audio": "/audio",
@@ -40,6 +41,15 @@ EVERYTHING: Final[Script] = {
     "notice": "/notice all is well",
     "compact": "/compact",
     "tour": "/tour",
+    "steer": "/steer 1",
+    "background": "/background 60",
+    "brief": "/background 0",
+    "wake": "/wake",
+    "rewrite": "/rewrite",
+    "clear": "/clear",
+    "terminal": "/terminal printf hello",
+    "endless": "/terminal sleep 60",
+    "wait": "/wait 60",
 }
 
 PLAIN: Final[Script] = {

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -19,8 +19,8 @@ import msgspec
 from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
 from dragoman.schema.side import Side
 
-# The dialects that checks speak: probes of v2 do not exist yet.
-CHECKED_DIALECTS = tuple(name for name in DIALECT_NAMES if not load_dialect(name).is_wide)
+# The dialects that share most of their requirements: in the others, turns and updates have another form.
+SIMILAR_DIALECTS = tuple(name for name in DIALECT_NAMES if not load_dialect(name).is_wide)
 
 
 class Level(StrEnum):
@@ -46,7 +46,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
 
     def applies(self, dialect: str, way: str = "") -> bool:
         """Return whether it holds for peers of this dialect over this transport ("": pipes)."""
-        return (not self.dialects or dialect in self.dialects) and self.way in ("", way)
+        return dialect in (self.dialects or SIMILAR_DIALECTS) and self.way in ("", way)
 
     @property
     def first_dialect(self) -> str:
@@ -86,6 +86,17 @@ CHAPTERS = (
     Chapter("agent.robust", "Hostile input"),
     Chapter("agent.dialect", "Banjo, crow and 2025.1"),
     Chapter("agent.draft", "The draft", ("draft",)),
+    Chapter("agent.v2rpc", "v2: JSON-RPC", ("v2",)),
+    Chapter("agent.v2init", "v2: initialize", ("v2",)),
+    Chapter("agent.v2session", "v2: sessions", ("v2",)),
+    Chapter("agent.v2resume", "v2: resume, list and close", ("v2",)),
+    Chapter("agent.v2prompt", "v2: prompts", ("v2",)),
+    Chapter("agent.v2state", "v2: states", ("v2",)),
+    Chapter("agent.v2cancel", "v2: cancellation", ("v2",)),
+    Chapter("agent.v2update", "v2: updates", ("v2",)),
+    Chapter("agent.v2toolcall", "v2: tool calls", ("v2",)),
+    Chapter("agent.v2terminal", "v2: terminals of the agent", ("v2",)),
+    Chapter("agent.v2question", "v2: questions", ("v2",)),
     Chapter("agent.http", "Streamable HTTP", way="http"),
     Chapter("agent.ws", "WebSocket", way="ws"),
     Chapter("client.rpc", "JSON-RPC"),
@@ -102,6 +113,11 @@ CHAPTERS = (
     Chapter("client.process", "The agent's process"),
     Chapter("client.dialect", "Banjo, crow and 2025.1"),
     Chapter("client.draft", "The draft", ("draft",)),
+    Chapter("client.v2life", "v2: connecting to the agent", ("v2",)),
+    Chapter("client.v2turn", "v2: prompts and states", ("v2",)),
+    Chapter("client.v2update", "v2: updates", ("v2",)),
+    Chapter("client.v2question", "v2: questions", ("v2",)),
+    Chapter("client.v2rpc", "v2: JSON-RPC", ("v2",)),
     Chapter("client.http", "Streamable HTTP", way="http"),
     Chapter("client.ws", "WebSocket", way="ws"),
 )
@@ -162,8 +178,8 @@ def requirements() -> dict[str, Requirement]:
     """Return every requirement by its id, in the order of reports."""
     for side in ("agent", "client"):
         package = import_module(f"dragoman.conformance.{side}")
-        for module in iter_modules(package.__path__):
-            import_module(f"{package.__name__}.{module.name}")
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
     places = {chapter.name: place for place, chapter in enumerate(CHAPTERS)}
     ordered = sorted(_REQUIREMENTS.values(), key=lambda each: (places[each.chapter], each.id))
     return {requirement.id: requirement for requirement in ordered}

@@ -29,6 +29,7 @@ class Sign(NamedTuple):
     lacks: tuple[str, ...] = ()
     strings: tuple[str, ...] = ()
     least_version: int = 0
+    no_version: bool = False  # the version is 0 or no number
 
     def fits(self, values: dict[str, Any]) -> bool:
         """Return whether an object shows this dialect."""
@@ -37,6 +38,7 @@ class Sign(NamedTuple):
             and not any(name in values for name in self.lacks)
             and all(isinstance(values.get(name), str) for name in self.strings)
             and (not self.least_version or _version(values) >= self.least_version)
+            and (not self.no_version or _version(values) == 0)
         )
 
 
@@ -50,6 +52,9 @@ CLIENT_SIGNS: dict[str, list[Sign]] = {
     "initialize": [
         # The draft and v2 have the same capabilities; only v2 has `info`. Version 1 with `info` is v1.
         Sign("v2", has=("protocolVersion", "info"), least_version=2),
+        Sign("v2", has=("protocolVersion", "info"), no_version=True),
+        # Without any name of the client it is a v2 client that forgot its own, and is told so.
+        Sign("v2", has=("capabilities",), lacks=("clientCapabilities", "clientInfo"), least_version=2),
         Sign("draft", has=("protocolVersion", "capabilities"), lacks=("clientCapabilities", "info")),
         Sign("v1", has=("protocolVersion",)),
         Sign("2025.1", strings=("protocol_version",)),

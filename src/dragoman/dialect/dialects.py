@@ -64,6 +64,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     official: bool = False  # gets no side data in results, and announces what official clients must announce
     version: int | None = None  # agents must answer with this protocol version or a lower one
     rejects_versions: bool = False  # an agent rejects a client of another protocol version
+    checks_ids: bool = False  # a request with a null or a fractional id is invalid
     cancels: bool = False  # has `$/cancel_request`; other peers would report an error
     turn_cancel: TurnCancel = TurnCancel()
     is_wide: bool = False  # can say all of the vocabulary; for clients of the others it is narrowed

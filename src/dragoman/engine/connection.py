@@ -305,6 +305,9 @@ class Connection:
             codec = sender.codec
             if codec is None or (method == "initialize" and self._can_detect):
                 codec = self._detect_dialect(envelope)
+            id = envelope.id
+            if id is not UNSET and type(id) is not int and type(id) is not str and codec.dialect.checks_ids:
+                malformed.check_id(id)
             emulation = sender.emulation
             sink = self.on_update if method == UPDATE and envelope.id is UNSET else None
             if sink is not None and codec.is_native and not (emulation and UPDATE in emulation.emulator.incoming):
@@ -333,7 +336,8 @@ class Connection:
         except Exception as error:  # no single message may end the connection
             sender.log_failure("an answer" if method is UNSET else str(method), error)
             if method is not UNSET and envelope.id is not UNSET:
-                sender.send_error(envelope.id, to_protocol_error(error))
+                id = None if isinstance(error, malformed.InvalidId) else envelope.id
+                sender.send_error(id, to_protocol_error(error))
             return None
 
     def _lift_chunk(self, codec: PeerCodec, envelope: Envelope) -> Any:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.side import Side
-from dragoman.wire.envelope import Envelope, Malformed, parse_excerpt, read_error
+from dragoman.wire.envelope import Envelope, Id, Malformed, parse_excerpt, read_error
 from dragoman.wire.frames import Oversize
 
 if TYPE_CHECKING:
@@ -58,3 +58,13 @@ def report_unexpected_answer(sender: Sender, envelope: Envelope) -> None:
         sender.report(f"{peer} reported an error outside any request: {error.code} {error.message}")
     else:
         sender.report(f"{peer} answered a request that was never sent (id {envelope.id!r})")
+
+
+class InvalidId(ProtocolError):
+    """The id of a request is null or fractional, so the answer has none (docs/protocol/v2.md#ids)."""
+
+
+def check_id(id: Id) -> None:
+    """Raise InvalidId for an id that is neither an integer nor a string."""
+    if id is None or (isinstance(id, float) and not id.is_integer()):
+        raise InvalidId(Kind.INVALID_REQUEST, f"the id of a request is a string or an integer, not {id!r}")

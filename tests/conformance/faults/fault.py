@@ -146,8 +146,8 @@ def seed(id: str, fault: Fault) -> None:
 @cache
 def faults() -> dict[str, Fault]:
     """Return every fault by the id of the requirement that finds it."""
-    for side in ("agent", "client"):
-        package = import_module(f"tests.conformance.faults.{side}")
+    for folder in ("agent", "agent.v2", "client", "client.v2"):
+        package = import_module(f"tests.conformance.faults.{folder}")
         for module in iter_modules(package.__path__):
             import_module(f"{package.__name__}.{module.name}")
     return _FAULTS

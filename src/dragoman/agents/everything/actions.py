@@ -345,9 +345,13 @@ async def merge(turn: Turn, _: str) -> None:
 # --- faults ---------------------------------------------------------------------------------------------------
 
 
-async def error(_: Turn, text: str) -> str:
-    """Fail with an error of KIND, or stop with that reason."""
-    [kind] = _words(text, 1)
+async def error(turn: Turn, text: str) -> str:
+    """Fail with an error of KIND, or stop with that reason; with `late`, after a message."""
+    kind, *rest = _words(text)[:2] or [""]
+    if rest == ["late"]:
+        await turn.say("This goes wrong now.\n")
+    elif rest or not kind:
+        raise Misuse
     if kind in _REASONS:
         return kind
     if kind in KINDS:

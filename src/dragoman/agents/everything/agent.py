@@ -88,7 +88,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("clear", "Clear the content of a tool call", "", live.clear),
     Command("terminal", "Run a command in a terminal of my own", "CMD...", live.terminal),
     Command("wait", "Take SECONDS in a tool call that you can cancel alone", "SECONDS", live.wait),
-    Command("error", "Fail with an error of KIND, or stop for that reason", "KIND", actions.error),
+    Command(
+        "error",
+        "Fail with an error of KIND, or stop for that reason; late: after a message",
+        "KIND [late]",
+        actions.error,
+    ),
     Command("late", "Send updates after the turn is over", "", actions.late),
     Command("early", "Send an update in the next session before it is opened", "", early),
     Command("noise", "Write a line that is not a message", "", actions.noise),

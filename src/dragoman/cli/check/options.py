@@ -17,9 +17,10 @@ from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import OutputStream, sanitize_line
 from dragoman.conformance.harness.targets import Target
-from dragoman.conformance.requirement import CHECKED_DIALECTS, Requirement, requirements
+from dragoman.conformance.requirement import Requirement, requirements
 from dragoman.conformance.runner import check
 from dragoman.conformance.verdict import Outcome, Verdict
+from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.errors import ConfigFault, StartFailed
 from dragoman.policy.redaction import environment_secrets
 
@@ -43,7 +44,7 @@ exit codes:
 
 def add_options(parser: Parser) -> None:
     """Add the options of both checks."""
-    parser.add_value("--dialect", "D", f"auto or one of {', '.join(CHECKED_DIALECTS)}", default="auto")
+    parser.add_value("--dialect", "D", f"auto or one of {', '.join(DIALECT_NAMES)}", default="auto")
     parser.add_value("--only", "ID", "only these requirements: ids, or beginnings of ids", nargs="+", default=[])
     parser.add_argument("--level", choices=LEVELS, default="may", help="check up to this level (default: all)")
     parser.add_value("--json", "FILE", "write the report with its evidence as JSON (- for stdout)")
@@ -63,8 +64,8 @@ def select_requirements(
     parser: Parser, options: argparse.Namespace, side: str, dialect: str = "", transport: str = ""
 ) -> list[Requirement]:
     """Return the requirements that the options name, for one side, dialect ("": any) and transport ("": pipes)."""
-    if options.dialect != "auto" and options.dialect not in CHECKED_DIALECTS:
-        parser.error(f"there is no dialect {options.dialect!r}; choose one of: auto, {', '.join(CHECKED_DIALECTS)}")
+    if options.dialect != "auto" and options.dialect not in DIALECT_NAMES:
+        parser.error(f"there is no dialect {options.dialect!r}; choose one of: auto, {', '.join(DIALECT_NAMES)}")
     if options.jobs < 1:
         parser.error("--jobs: must be at least 1")
     found = [each for each in requirements().values() if each.side == side and each.level in LEVELS[options.level]]

@@ -36,6 +36,15 @@ ANSWERS: dict[str, Json | Callable[[ReceivedFrame], Json]] = {
     "session/cancel": {},
 }
 
+# Calls that every agent of v2 serves.
+WIDE_ANSWERS: dict[str, Json | Callable[[ReceivedFrame], Json]] = {
+    "session/list": {"sessions": []},
+    "session/resume": {},
+    "session/load": {},
+    "session/close": {},
+    "logout": {},
+}
+
 # Our ids start far from those of clients, which count from 0: only one probe is about collisions.
 OWN_IDS = 1000
 
@@ -66,7 +75,7 @@ class ClientUnderTest(PeerUnderTest):
     ) -> None:
         super().__init__(transport, dialect, timeouts, needs=needs)
         self.environment = environment
-        self.answers = dict(ANSWERS)
+        self.answers = {**ANSWERS, **(WIDE_ANSWERS if self.codec.is_wide else {})}
         self.held: set[str] = {"session/prompt"}
         self.session = SESSION
         self.cwd = environment.cwd
@@ -75,6 +84,7 @@ class ClientUnderTest(PeerUnderTest):
         self.capabilities: Json = {}
         """The client's capabilities, in the terms of v1."""
         self._created_files: list[str] = []
+        self._inserted = 0  # prompts that were accepted
         self._last_id = OWN_IDS
 
     # --- what any agent does --------------------------------------------------------------------------------------
@@ -164,11 +174,24 @@ class ClientUnderTest(PeerUnderTest):
 
     def chunk(self, text: str) -> None:
         """Send a piece of the agent's message."""
-        self.update("agent_message_chunk", content={"type": "text", "text": text})
+        ids = {"messageId": "check-answer"} if self.codec.is_wide else {}
+        self.update("agent_message_chunk", content={"type": "text", "text": text}, **ids)
 
     def end_turn(self, prompt: ReceivedFrame, reason: str = "end_turn") -> None:
-        """End the turn."""
-        self.reply_in_dialect(prompt, {"stopReason": reason})
+        """End the turn: by the answer, or by the state of a session whose prompt was answered when it began."""
+        if self.codec.is_wide:
+            self.update("state_update", state="idle", stopReason=reason)
+        else:
+            self.reply_in_dialect(prompt, {"stopReason": reason})
+
+    def accept_prompt(self, prompt: ReceivedFrame) -> str:
+        """Insert a prompt of a v2 client: its message, the answer, and `running`; return the id of the message."""
+        self._inserted += 1
+        id = f"check-prompt-{self._inserted}"
+        self.update("user_message", messageId=id, content=prompt.wire_params.get("prompt"))
+        self.reply(prompt, {"messageId": id})
+        self.update("state_update", state="running")
+        return id
 
     def reply_in_dialect(self, asked: ReceivedFrame, result: Json) -> None:
         """Answer in the client's dialect, without side data."""
@@ -302,6 +325,8 @@ class ClientUnderTest(PeerUnderTest):
     async def begin_turn(self) -> ReceivedFrame:
         """Wait for the prompt and show some text; return the prompt."""
         prompt = await self.wait_prompt()
+        if self.codec.is_wide:
+            self.accept_prompt(prompt)
         self.chunk("check-begin\n")
         return prompt
 

@@ -16,6 +16,7 @@ ALL: Final[dict[str, Json]] = {
         "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
         "elicitation": {"form": {}, "url": {}},
     },
+    "v2": {"auth": {"terminal": {}}, "elicitation": {"form": {}, "url": {}}},
     "banjo": {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True},
     "2025.1": {"text_files": True, "terminal": True, "embedded_context": True, "audio": True, "image": True},
     "crow": {"fs": {"read_text_file": True, "write_text_file": True}, "terminal": True},
@@ -27,6 +28,7 @@ ALL: Final[dict[str, Json]] = {
 }
 NOTHING: Final[dict[str, Json]] = {
     "v1": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+    "v2": {},
     "banjo": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
     "2025.1": {"text_files": False, "terminal": False},
     "crow": {},
@@ -36,6 +38,8 @@ NOTHING: Final[dict[str, Json]] = {
 
 def initialize(dialect: str, cwd: str, capabilities: Json) -> dict[str, Json]:
     """Return the params of initialize."""
+    if dialect == "v2":
+        return {"protocolVersion": 2, "info": INFO, "capabilities": capabilities}
     if dialect == "draft":
         return {"protocolVersion": 1, "clientInfo": INFO, "capabilities": capabilities}
     if dialect == "crow":
@@ -57,17 +61,21 @@ def new_session(dialect: str, cwd: str, session: str) -> dict[str, Json]:
         return {"workingDirectory": cwd, "mcpServers": []}
     if dialect == "2025.1":
         return {"session_id": session, "mode": "agent"}
-    if dialect == "banjo":
+    if dialect in ("banjo", "v2"):
         return {"cwd": cwd}
     return {"cwd": cwd, "mcpServers": []}
 
 
 # The members with the session id of a call and of an update, and with the stop reason of an answer.
 SESSION: Final = {"v1": "sessionId", "banjo": "sessionId", "2025.1": "session_id", "crow": "session_id"} | {
-    "draft": "sessionId"
+    "draft": "sessionId",
+    "v2": "sessionId",
 }
 UPDATED: Final = {**SESSION, "crow": "sessionId"}
-STOP: Final = {"v1": "stopReason", "banjo": "stopReason", "draft": "stopReason", "crow": "stop_reason", "2025.1": ""}
+STOP: Final = {"v1": "stopReason", "v2": "", "banjo": "stopReason", "draft": "stopReason"} | {
+    "crow": "stop_reason",
+    "2025.1": "",
+}
 STOPS: Final[dict[str, frozenset[str]]] = {
     "v1": frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}),
     "banjo": frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled", "auth_required"}),

@@ -75,8 +75,8 @@ async def _run_turn(client: CommandClient, *offers: Callable[[ClientUnderTest], 
 # Not in the table: it requires nothing.
 AGENT_PREFLIGHT = Requirement(id="agent.look", side=Side.AGENT, level=Level.MAY, sentence="A first look.", source="")
 
-# The dialects to try on an agent, the official one first. Banjo cannot be distinguished from it.
-LADDER = ("v1", "draft", "crow", "2025.1")
+# The dialects to try on an agent, the official ones first. Banjo cannot be distinguished from v1.
+LADDER = ("v1", "v2", "draft", "crow", "2025.1")
 
 # The time for all dialects: agents that load a runtime need up to half a minute on a busy machine. Seconds.
 DEADLINE = 40.0

@@ -15,6 +15,7 @@ DIALECT = Dialect(
     emulators={Side.CLIENT: ClientEmulator, Side.AGENT: AgentEmulator},
     official=True,
     version=2,
+    checks_ids=True,
     cancels=True,
     is_wide=True,
     has_file_extensions=False,

@@ -35,6 +35,7 @@ from dragoman.dialect.text_chunk import Chunk
 from dragoman.dialect.v2.client_session import (
     ClientPrompt,
     ClientSession,
+    check_prompt,
     error_object,
     is_sign_of_work,
     stop_of,
@@ -76,10 +77,12 @@ class ClientEmulator(Emulator):
         self._count = 0
         self.opening_count = 0  # calls of session/new and fork without an answer
         self.questions = Questions()
+        self.has_login = True
         self.can_load = self.can_resume = self.can_close = self.can_list = True
 
     def note_initialize_result(self, result: InitializeResult) -> None:
         """Note which calls the agent serves: v2 requires more of them than v1."""
+        self.has_login = bool(result.auth_methods)
         capabilities = result.agent_capabilities or None
         sessions = (capabilities.session_capabilities or None) if capabilities is not None else None
         self.can_load = capabilities is not None and bool(capabilities.load_session)
@@ -104,8 +107,7 @@ class ClientEmulator(Emulator):
 
     def prompt(self, params: Any) -> Flow:
         """Answer a prompt when it is inserted; hold it while another one runs."""
-        if not params.prompt:
-            raise ProtocolError(Kind.INVALID_PARAMS, "prompt must have at least one content block")
+        check_prompt(params.prompt)
         session = self.session_of(params.session_id)
         self._count += 1
         prompt = ClientPrompt(self._count, params, self.settings.new_id(), text_of(params.prompt))

@@ -23,7 +23,7 @@ from dragoman.dialect.v2.options import Options
 from dragoman.dialect.v2.session import COMMANDS
 from dragoman.dialect.v2.tables import CODES
 from dragoman.errors import Kind, ProtocolError
-from dragoman.schema.base import to_json
+from dragoman.schema.base import Unknown, to_json
 from dragoman.schema.content import TextContent
 from dragoman.schema.prompt import PromptResult, StopReason
 from dragoman.schema.toolcall import ToolCallStatus
@@ -215,6 +215,20 @@ class ClientSession(msgspec.Struct, eq=False):
             self.tool_calls[update.tool_call_id] = update.status
         if update.title:
             self.titles[update.tool_call_id] = update.title
+
+
+def check_prompt(blocks: Any) -> None:
+    """Raise for a prompt without content, and for a kind of content that nobody knows."""
+    if not blocks:
+        raise ProtocolError(Kind.INVALID_PARAMS, "prompt must have at least one content block")
+    for index, block in enumerate(blocks):
+        if isinstance(block, Unknown):
+            path = f"prompt[{index}].type"
+            raise ProtocolError(
+                Kind.INVALID_PARAMS,
+                f"{path}: {block.tag!r} is not supported; send text, image, audio, resource or resource_link",
+                {"errors": [{"path": path, "message": f"{block.tag!r} is not supported"}]},
+            )
 
 
 def stop_of(error: ProtocolError, is_cancelled: bool) -> tuple[str, Any]:

@@ -128,6 +128,13 @@ def set_option(emulator: ClientEmulator, params: Any) -> Flow:
     return {"configOptions": [to_json(option) for option in session.options.all]}
 
 
+def log_in(emulator: ClientEmulator, params: Any) -> Flow:
+    """Pass auth/login or auth/logout; an agent without auth methods has neither."""
+    if not emulator.has_login:
+        raise ProtocolError(Kind.METHOD_NOT_FOUND, "this agent has no auth methods, so there is no login")
+    return (yield Pass(params))
+
+
 def cancel_tool_call(emulator: ClientEmulator, params: Any) -> Flow:
     """Pass the cancel of one tool call or terminal; agents of other dialects cannot do it."""
     try:
@@ -139,6 +146,8 @@ def cancel_tool_call(emulator: ClientEmulator, params: Any) -> Flow:
 
 
 SESSION_FLOWS: Final[dict[str, FlowMaker]] = {
+    "authenticate": log_in,
+    "logout": log_in,
     "session/new": new_session,
     "session/fork": new_session,
     "session/load": load_session,

@@ -7,6 +7,7 @@ from typing import Final
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object, json_side_data
 from dragoman.dialect.side_data import begin_lowering
 from dragoman.dialect.v2.tables import VERSION
+from dragoman.errors import Kind, ProtocolError
 
 _UNKNOWN_PROGRAM: Final = {"name": "unknown", "version": "unknown"}
 
@@ -31,6 +32,7 @@ NO_STDIO: Final = "noStdio"
 
 def lift_initialize(params: Object) -> Object:
     """Lift a v2 client's initialize; the v1 members of a client that offers both are ignored."""
+    _check_version(params)
     lifted = Lifted(params)
     for name in ("clientInfo", "clientCapabilities"):
         lifted.take(name)
@@ -38,6 +40,25 @@ def lift_initialize(params: Object) -> Object:
     tree = lifted.take("capabilities", {})
     lifted.put("clientCapabilities", _lift_client(tree) if isinstance(tree, dict) else tree)
     return lifted.build()
+
+
+def _check_version(params: Object) -> None:
+    """Raise for a version below v2, and for a v2 client without a name; one of a later version may lack it."""
+    version = params.get("protocolVersion")
+    if isinstance(version, bool) or not isinstance(version, int):
+        return  # reported with the other members
+    if version < VERSION:
+        raise ProtocolError(
+            Kind.UNSUPPORTED_VERSION,
+            f"version {version} is not supported; use {VERSION}",
+            {"requested": version, "supported": [VERSION]},
+        )
+    if version == VERSION and not isinstance(params.get("info"), dict):
+        raise ProtocolError(
+            Kind.INVALID_PARAMS,
+            "info is missing; send the name and version of the client",
+            {"errors": [{"path": "info", "message": "is missing"}]},
+        )
 
 
 def lower_initialize(params: Object) -> Object:

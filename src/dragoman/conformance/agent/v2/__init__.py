@@ -1,0 +1,1 @@
+"""What v2 requires of agents, one module a chapter."""

@@ -1,0 +1,1 @@
+"""What v2 requires of clients, one module a chapter."""
