@@ -8,6 +8,9 @@ from tests.acceptance.page import read_table
 from tests.conformance.items import matching, read
 
 ITEMS = [item for chapter in read_table() for item in chapter.items]
+# Why items of the wire between several peers have no requirements.
+CHAIN = "The check has one peer; a chain has more."
+
 # The dialect of the documents that are about only one.
 DIALECTS = {"000": "2025.1", "001": "v1", "002": "crow", "003": "banjo", "004": "draft", "V2": "v2"}
 
@@ -27,7 +30,7 @@ def test_an_item_of_the_wire_has_requirements_of_both_sides_or_a_reason() -> Non
         request = table[item.id]
         assert request.why or (request.agent and request.client), item
         assert request.agent or request.client or request.why, item
-        if item.kind == "W":
+        if item.kind == "W" and request.why != CHAIN:
             assert request.agent or request.client, f"{item.id} is seen on the wire, and nobody is asked for it"
 
 
