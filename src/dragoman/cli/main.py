@@ -36,6 +36,7 @@ COMMANDS: dict[str, str] = {
     "attach": "connect an editor to an agent on a host",
     "hosts": "list, add and remove hosts; choose the default host",
     "tokens": "create, list and revoke access tokens for your host",
+    "fleet": "show the nodes of a fleet, drain a node, move a session",
     "translate": "connect an editor and an agent that use different dialects",
     "conduct": "run a chain of proxies before an agent",
     "mcp": "offer an agent as an MCP server; list and test MCP servers",

@@ -58,6 +58,11 @@ class HostSection(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()  # additional host names
     lsp: bool = False  # diagnostics of language servers after each write, and their tools
     workspace_tools: bool = False  # files and commands as MCP tools
+    node: str = ""  # the name of this node in a fleet; "" for the name of the machine
+    advertise: str = ""  # where other nodes reach this one; "" for the address it listens at
+    labels: tuple[str, ...] = ()  # what this node has: shared:NAME=PATH
+    lease: float = 15.0  # seconds after which other nodes may run the sessions of one that is silent
+    node_ca: str = ""  # certificates of other nodes to trust in addition to the system's
     secrets_key: str = ""  # the file with the key that seals credentials in a database
     access_log: str = ""  # the file for the access log, "-" for stderr; "" writes none
     local: bool = True  # whether its owner needs no token on this machine

@@ -408,11 +408,6 @@ class Host:
             is_visible = isinstance(by, str) and await self.role_in(principal, by) is not None
             raise session_names.rename_error(name or "", error, is_visible=is_visible) from None
 
-    async def drain(self) -> None:
-        """Let other nodes run the sessions of this one."""
-        if self.fleet is not None:
-            await self.fleet.drain(self.limits.stop_timeout)
-
     # --- close --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:

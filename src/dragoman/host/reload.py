@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from dragoman.schema.mcp import McpServer
 
 # Settings that a running host cannot change: sockets, files and processes are made from them.
-RESTART_SETTINGS = ("bind", "store", "secrets_key", "share", "lsp", "local", "access_log")
+RESTART_SETTINGS = (
+    "bind",
+    "store",
+    "secrets_key",
+    "share",
+    "lsp",
+    "local",
+    "access_log",
+    "node",
+    "advertise",
+    "labels",
+    "node_ca",
+)
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import pytest
 from dragoman import ProtocolError
 from dragoman.errors import StoreFault
 from dragoman.host.fleet.lease import LeaseTimes
+from dragoman.host.fleet.operate import move_session
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession
 from dragoman.store.contract import Entry
@@ -121,7 +122,9 @@ async def test_a_session_of_one_nodes_folder_is_readable_everywhere_and_refused_
                 await distant.ask("two")
             other = tmp_path / "other"
             other.mkdir()
-            await second.fleet.ownership.move(session.id, "n2", str(other), "ann")
+            with pytest.raises(ProtocolError, match="there is no living node 'n9'"):
+                await move_session(second.fleet.engine, session.id, "n9", str(other), "ann")
+            await move_session(second.fleet.engine, session.id, "n2", str(other), "ann")
             assert await distant.ask("three") == "heard three"
             assert second.owns(session.id)
             assert second.host.rooms[session.id].state.cwd == str(other)

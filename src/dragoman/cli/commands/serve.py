@@ -76,6 +76,8 @@ examples:
   dragoman serve --agent opencode --share user
   dragoman serve --store sqlite:/srv/team.db --agent opencode
   dragoman serve --store postgresql://db.local/dragoman --secrets-key key.txt
+  dragoman serve --store postgresql://db/dragoman --secrets-key key.txt \\
+      --node n1 --advertise https://10.0.0.5:7437 --labels shared:src=/srv/src
   dragoman serve --unattended deny --mode plan -- my-agent --acp
   dragoman serve --log json --access-log /var/log/dragoman/access.log
   dragoman serve --json -- dragoman agent everything"""
@@ -93,6 +95,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="certificate and key, as PEM files")
     parser.add_value("--store", "URL", "where to store sessions: FILE, memory:, or postgresql://HOST/DATABASE")
     parser.add_value("--secrets-key", "FILE", "key that seals credentials in a database; all hosts need the same")
+    parser.add_value("--node", "NAME", "name of this node in a fleet (the name of the machine)")
+    parser.add_value("--advertise", "URL", "where other nodes reach this one (the address it listens at)")
+    parser.add_value("--labels", "LABEL", "what this node has, as shared:NAME=PATH; can be repeated", repeated=True)
+    parser.add_value("--node-ca", "FILE", "certificates of other nodes to trust besides the system's")
+    parser.add_flag("--allow-drift", "join a fleet whose nodes have other settings, during an update")
+    parser.add_value(
+        "--grace", "SECONDS", "let turns end for this long at SIGTERM, in a fleet (0)", type=float, default=0.0
+    )
     parser.add_flag("--trust-engine", "use a database whose settings could lose entries")
     parser.add_argument(
         "--share", choices=SHARE_CHOICES, help="share agent processes: none, or between the sessions of a user"
@@ -152,6 +162,10 @@ def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSec
         "origins": tuple(options.origin),
         "names": tuple(options.name),
         "lsp": options.lsp,
+        "node": options.node,
+        "advertise": options.advertise,
+        "labels": tuple(options.labels),
+        "node_ca": options.node_ca,
         "secrets_key": options.secrets_key,
         "access_log": options.access_log,
         "workspace_tools": options.workspace_tools,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from dragoman.cli import exit_codes
+from dragoman.cli.serve.fleet import check_drift, make_fleet
 from dragoman.cli.ui.log_lines import LogLines
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.config_file import NamedAgent
@@ -33,6 +34,7 @@ from dragoman.store.urls import StoreAddress
 if TYPE_CHECKING:
     from dragoman.host.auth.oidc import Oidc
     from dragoman.host.auth.roles import SessionRoles
+    from dragoman.host.fleet.fleet import Fleet
     from dragoman.host.host import Host
     from dragoman.host.http.access_log import AccessLog
     from dragoman.host.http.app import HostApp
@@ -77,7 +79,8 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         address = store_address(section.store, paths)
         if address.path:
             stack.enter_context(lock_store(address.path))
-        engine = await open_engine(address, engine_options(section, options, log.write))
+        asked = engine_options(section, options, log.write)
+        engine = await open_engine(address, asked)
         stack.push_async_callback(engine.close)
         report_engine(engine, address, section, log)
         directory = open_directory(engine, host_database_path(address, paths), current_user())
@@ -89,7 +92,9 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         check_address(section, is_local=is_local, has_authentication=has_auth)
         if not address.is_durable:
             stack.push_async_callback(remove_session_records, store, roles)
-        host = create_host(loaded, _wrap_store(store, loaded.agents, metrics.observe_commit), roles, paths, report)
+        fleet = make_fleet(engine, loaded, paths, asked.secrets_key)
+        timed_store = _wrap_store(store, loaded.agents, metrics.observe_commit)
+        host = create_host(loaded, timed_store, roles, paths, report, fleet)
         await stack.enter_async_context(host)
         access_log = open_access_log(section.access_log, options.log)
         if access_log is not None:
@@ -110,10 +115,18 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         )
         reloader = Reloader(host, app, served, access_log, loaded, load_settings, paths, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.reload)
+        if fleet is not None:
+            fleet.url = fleet.url or public_url(served.url, section).removesuffix("/acp")
+            for warning in await check_drift(fleet, is_allowed=options.allow_drift):
+                log.write(warning, "warning")
+            await fleet.start()
+            fleet.on_revoked = app.check_revoked
         announce(loaded.agents, public_url(served.url, section), address, options, log)
         await stop.wait()
         if not options.json:
             log.write("stopping; press Ctrl-C again to stop at once")
+        if fleet is not None and options.grace:
+            await fleet.drain(options.grace)
     return exit_codes.OK
 
 
@@ -220,7 +233,12 @@ def _wrap_store(store: Store, agents: Sequence[NamedAgent], observe: Callable[[f
 
 
 def create_host(
-    loaded: Settings, store: Store, roles: SessionRoles, paths: UserPaths, report: Callable[[str], None]
+    loaded: Settings,
+    store: Store,
+    roles: SessionRoles,
+    paths: UserPaths,
+    report: Callable[[str], None],
+    fleet: Fleet | None = None,
 ) -> Host:
     """Return the host with the settings of its section in config.toml."""
     from dragoman.host import settings
@@ -239,6 +257,7 @@ def create_host(
         share_processes=section.share == "user",
         observer=_language_servers() if section.lsp else None,
         workspace_tools=section.workspace_tools,
+        fleet=fleet,
     )
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 # How often rooms without an owner look for one, because a signal was lost. Seconds.
 LOOK_INTERVAL = 5.0
 
+# How long `dragoman fleet drain` lets turns end unless it says otherwise. Seconds.
+DRAIN_GRACE = 600.0
+
 # How often a draining node looks whether turns have ended. Seconds.
 DRAIN_INTERVAL = 0.1
 
@@ -95,6 +98,8 @@ class Fleet:
         self.config_digest = config_digest
         self.counters = FleetCounters()
         self.is_draining = False
+        self.drain_grace = DRAIN_GRACE
+        self.on_revoked: Callable[[], None] = lambda: None  # called when a node revoked a token
         self.host: Host  # set by the host
         self.ownership: Ownership
         self.distant_clients: DistantClients
@@ -165,6 +170,12 @@ class Fleet:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def unavailable_reason(self) -> str:
+        """Return why this node takes no new sessions; "" if it does."""
+        if self.is_draining:
+            return "this node is draining"
+        return "" if self.lease.may_start_turns else "this node has no lease"
 
     async def signal(self, topic: str, **payload: Any) -> None:
         """Tell all nodes. It is a hint, and may be lost."""
@@ -272,11 +283,13 @@ class Fleet:
             room = self.ownership.distant_rooms.get(str(payload.get("session", "")))
             if room is not None:
                 self.spawn(self.look_again(room))
+        elif topic == "revoked":
+            self.on_revoked()
         elif topic == "roles":
             self.spawn(self.host.apply_role_changes(str(payload.get("session", ""))))
         elif topic == "drain" and payload.get("target") == self.node:
             self.host.report("asked to drain")
-            self.spawn(self.host.drain())
+            self.spawn(self.drain(float(payload.get("grace") or self.drain_grace)))
 
     async def look_again(self, room: DistantRoom) -> None:
         """Look for the owner of a session that has members here."""

@@ -24,6 +24,12 @@ class LeaseTimes(msgspec.Struct, frozen=True, kw_only=True):
     kill_agents: float = 12.0  # agents are killed, by a process of its own that needs nobody's help
     counts: float = 15.0  # others may claim
 
+    @classmethod
+    def of(cls, counts: float) -> LeaseTimes:
+        """Return the times of a lease that counts this long, in the same proportions."""
+        part = counts / cls().counts
+        return cls(**{name: value * part for name, value in msgspec.to_builtins(cls()).items()})
+
 
 # How often a failed renewal is tried again, and how often the age of the lease is looked at. Seconds.
 RETRY_INTERVAL, CHECK_INTERVAL = 1.0, 0.25

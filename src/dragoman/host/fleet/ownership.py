@@ -16,7 +16,7 @@ from dragoman.host.room.members import Members
 from dragoman.host.room.notifications import TURNS, Notification
 from dragoman.host.room.room import Room
 from dragoman.schema.prompt import PromptParams
-from dragoman.store.contract import Claim, EntryKind
+from dragoman.store.contract import Claim
 from dragoman.store.fleet import NodeInfo, NodeStatus
 
 if TYPE_CHECKING:
@@ -212,6 +212,7 @@ class Ownership:
         return None, True
 
     async def _choose_node_of(self, room: DistantRoom, *, is_needed: bool) -> str:
+        await room.catch_up()  # it may have been moved
         nodes = await self._fleet.engine.nodes.list_nodes()
         place = places.place_of(room.state)
         chosen = places.choose_node(place, self._fleet.describe(), room.state.cwd, nodes)
@@ -320,28 +321,6 @@ class Ownership:
             for pending in list(distant.pending.values()):
                 distant.offer_soon(pending)
             distant.start_idle_timer()
-
-    async def move(self, session: str, node: str, cwd: str, by: str) -> None:
-        """Bind a session to another node and folder. Its former node must be gone, or must have let it go."""
-        async with self.lock_of(session):
-            claim, status = await self.owner_status(session)
-            if status is not None and status.is_alive:
-                message = f"node {claim.node} runs this session; drain it, or close the session first"
-                raise ProtocolError(Kind.INVALID_STATE, message, {"node": claim.node})
-            if session in self._host.rooms:
-                raise ProtocolError(Kind.INVALID_STATE, f"node {self._fleet.node} runs this session; close it first")
-            state = await self._host.session_state(session)
-            moved = {"node": node, "cwd": cwd, "place": str(places.NODE)}
-            claim = await self.claim(session, "move", claim.epoch)
-            try:
-                room = await Room.restore(self._host, session, claim=claim)
-                await room.log.append_and_wait(EntryKind.MEMBER, {"moved": moved}, actor=by)
-                claim = room.log.claim or claim
-            finally:
-                await self.release(claim)
-        self._host.report(f"session {session}: moved from {state.node or 'no node'} to {node} by {by}")
-        if (distant := self.distant_rooms.get(session)) is not None:
-            await distant.catch_up()
 
     def drop_room(self, room: DistantRoom) -> None:
         """Forget a room that nobody here needs."""

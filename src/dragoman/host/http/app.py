@@ -198,6 +198,13 @@ class HostApp:
         self._revocation_timer = None
         self._revocation_check = asyncio.get_running_loop().create_task(self._disconnect_revoked())
 
+    def check_revoked(self) -> None:
+        """Check now whether connections use a token that was revoked elsewhere."""
+        if self._revocation_timer is not None:
+            self._revocation_timer.cancel()
+            self._revocation_timer = None
+            self._revocation_check = asyncio.get_running_loop().create_task(self._disconnect_revoked())
+
     async def _disconnect_revoked(self) -> None:
         """Close connections whose token was revoked since."""
         tokens = self._tokens
@@ -244,7 +251,10 @@ class HostApp:
 
     async def _serve_readiness(self, request: Request) -> None:
         """Answer whether sessions can be served: not while it stops, nor when the store fails."""
+        fleet = self._host.fleet
         reason = "the host is stopping" if self._is_closing else await self._host.store.unavailable_reason()
+        if not reason and fleet is not None:
+            reason = fleet.unavailable_reason()
         if reason:
             body = msgspec.json.encode({"status": "not ready", "reason": reason})
             await request.respond(503, body, {"retry-after": "5"})

@@ -46,12 +46,26 @@ FAMILIES: dict[str, Family] = {
     "start_time_seconds": Family("gauge", "When the host was started, in Unix time.", unit="seconds"),
 }
 
+# More of a node of a fleet.
+FLEET_FAMILIES = {
+    "lease_age_seconds": Family("gauge", "Seconds since this node renewed its lease.", unit="seconds"),
+    "owned_sessions": Family("gauge", "Sessions that this node runs or keeps open."),
+    "distant_rooms": Family("gauge", "Sessions of other nodes with members here."),
+    "links": Family("gauge", "Links to other nodes."),
+    "link_rtt_seconds": Family("gauge", "The longest round trip of a link.", unit="seconds"),
+    "claims": Family("counter", "Sessions that this node claimed."),
+    "takeovers": Family("counter", "Sessions that this node took over with members in them."),
+    "fenced": Family("counter", "Sessions that another node claimed while this one ran them."),
+    "relayed": Family("counter", "Calls that were sent to other nodes."),
+}
+
 
 class Metrics:
     """The metrics of one host."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.started_at = clock()
+        self.families: dict[str, Family] = dict(FAMILIES)
         self._counts: dict[tuple[str, str], float] = {
             (name, ""): 0.0 for name, family in FAMILIES.items() if family.kind == "counter" and not family.label
         }
@@ -86,7 +100,7 @@ class Metrics:
             labels = ",".join(f'{name}="{_escape(value)}"' for name, value in build_labels.items())
             lines += ["# TYPE dragoman_build info", "# HELP dragoman_build What runs here."]
             lines.append(f"dragoman_build_info{{{labels}}} 1")
-        for name, family in FAMILIES.items():
+        for name, family in self.families.items():
             full = f"dragoman_{name}"
             lines.append(f"# TYPE {full} {family.kind}")
             if family.unit:
@@ -147,5 +161,18 @@ def register_sources(metrics: Metrics, host: Host, endpoint: Endpoint) -> None:
         "members": lambda: sum(len(room.members) for room in host.rooms.values()),
         "buffered_bytes": lambda: endpoint.buffered_bytes,
     }
+    if (fleet := host.fleet) is not None:
+        metrics.families |= FLEET_FAMILIES
+        sources |= {
+            "lease_age_seconds": lambda: min(fleet.lease.age, 1e9),
+            "owned_sessions": lambda: len(host.rooms),
+            "distant_rooms": lambda: len(fleet.ownership.distant_rooms),
+            "links": lambda: len(fleet.links.links),
+            "link_rtt_seconds": lambda: max((link.round_trip for link in fleet.links.links.values()), default=0.0),
+            "claims": lambda: sum(fleet.counters.claims.values()),
+            "takeovers": lambda: fleet.counters.takeovers,
+            "fenced": lambda: fleet.counters.fenced,
+            "relayed": lambda: fleet.counters.relayed,
+        }
     for name, read in sources.items():
         metrics.set_source(name, read)

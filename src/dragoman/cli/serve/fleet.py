@@ -1,0 +1,93 @@
+"""The node of a fleet, from the settings of `dragoman serve`: its name, labels, secret and digest of settings."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import socket
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman.config.host_section import HostSection
+from dragoman.errors import ConfigFault, StartFailed
+
+if TYPE_CHECKING:
+    from dragoman.config.paths import UserPaths
+    from dragoman.host.fleet.fleet import Fleet
+    from dragoman.host.reload import Settings
+    from dragoman.store.fleet import Engine
+
+# What the settings of all nodes must agree on: a session may run at any of them.
+_SHARED_SETTINGS = ("unattended", "mode", "share", "limits", "roots", "user_roots")
+
+# The shortest lease that can be configured. Seconds.
+MIN_LEASE = 3.0
+
+
+def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key: bytes | None) -> Fleet | None:
+    """Return this node; None on a store that only one host uses. Raise ConfigFault for wrong names and labels."""
+    from dragoman.host.fleet.fleet import Fleet
+    from dragoman.host.fleet.lease import LeaseTimes
+    from dragoman.host.fleet.links import NODE_NAME
+    from dragoman.host.fleet.places import label_fault
+
+    section = settings.section
+    if not engine.is_shared:
+        if section.node or section.advertise or section.labels:
+            raise ConfigFault(["--node, --advertise and --labels need a store of several hosts: --store postgresql:"])
+        return None
+    name = section.node or re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:63]
+    faults = [f"--labels: {fault}" for label in section.labels if (fault := label_fault(label))]
+    if NODE_NAME.fullmatch(name) is None:
+        faults.append(f"--node: {name!r} is no name of a node; use letters, digits and . _ -")
+    if section.lease < MIN_LEASE:
+        faults.append(f"host.lease: a lease of less than {MIN_LEASE:g} s is lost by nodes that are only busy")
+    if faults:
+        raise ConfigFault(faults)
+    return Fleet(
+        engine,
+        name,
+        section.advertise,
+        labels=section.labels,
+        token=link_token(secrets_key) if secrets_key is not None else "",
+        ca=section.node_ca,
+        config_digest=config_digest(settings, paths),
+        times=LeaseTimes.of(section.lease),
+    )
+
+
+def link_token(secrets_key: bytes) -> str:
+    """Return the token by which nodes know each other: only nodes with the same key have it."""
+    return hmac.new(secrets_key, b"dragoman node link", hashlib.sha256).hexdigest()
+
+
+def config_digest(settings: Settings, paths: UserPaths) -> str:
+    """Return a digest of the settings that all nodes of a fleet must share: agents, policy, limits, roots."""
+    section: HostSection = settings.section
+    values = {name: msgspec.to_builtins(getattr(section, name)) for name in _SHARED_SETTINGS}
+    agents = [[agent.name, agent.command, *agent.args] for agent in settings.agents]
+    policy = b""
+    try:
+        with open(section.policy or paths.policy, "rb") as file:
+            policy = file.read()
+    except OSError:
+        pass
+    data = msgspec.json.encode([values, agents, policy.decode("utf-8", "replace")], order="sorted")
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+async def check_drift(fleet: Fleet, *, is_allowed: bool) -> list[str]:
+    """Return the living nodes whose settings differ, as warnings; raise StartFailed unless that is allowed."""
+    differing = [
+        status.info.node
+        for status in await fleet.engine.nodes.list_nodes()
+        if status.is_alive and status.info.node != fleet.node and status.info.state.get("config") != fleet.config_digest
+    ]
+    if not differing:
+        return []
+    text = f"the agents, policy, roots or limits of this node differ from those of {', '.join(differing)}"
+    if not is_allowed:
+        raise StartFailed(f"{text}; make them equal, or start with --allow-drift during an update")
+    return [text]

@@ -1,0 +1,86 @@
+"""Nodes of a fleet as processes, with real agents, on one database."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dragoman import connect
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT
+
+# The lease of the nodes: short for a test, long enough for a busy machine. Seconds.
+LEASE = 6.0
+
+
+class NodeProcess:
+    """One node as a process."""
+
+    def __init__(self, folder: Path, name: str, store: str, *arguments: str, agent: Sequence[str] = EVERYTHING) -> None:
+        self.folder, self.name, self.store = folder, name, store
+        home = folder / name
+        (home / "config" / "dragoman").mkdir(parents=True, exist_ok=True)
+        (home / "config" / "dragoman" / "config.toml").write_text(f"[host]\nlease = {LEASE}\n")
+        key = folder / "key"
+        if not key.exists():
+            key.write_text("0f" * 32 + "\n")
+            key.chmod(0o600)
+        self._environ = {**os.environ, "XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state")}
+        self._command = [
+            *DRAGOMAN, "serve", "--json", "--verbose", "--bind", "127.0.0.1:0", "--store", store,
+            "--secrets-key", str(key),
+            "--node", name, *(arguments or ("--labels", "shared:all=/")), "--", *agent,
+        ]  # fmt: skip
+        self.log = home / "log"
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        self._output = self.log.open("ab")
+        self.process = subprocess.Popen(
+            self._command, env=self._environ, stdout=subprocess.PIPE, stderr=self._output, text=True, cwd=self.folder
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.log.read_text()
+        self.url = str(json.loads(line)["url"])
+
+    def connect(self, **options: Any) -> connect:
+        """Connect as the owner."""
+        return connect(self.url.replace("http://", "ws://"), reconnect_timeout=0, **options)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def end(self) -> None:
+        """End it, whatever its state."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(TIMEOUT / 4)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait(TIMEOUT)
+        self._output.close()
+
+    def agent_pids(self) -> list[int]:
+        """Return the processes of its agents: those that have its log as ancestor are its children."""
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                try:
+                    with open(f"/proc/{name}/stat") as file:
+                        parent = int(file.read().rpartition(")")[2].split()[1])
+                    with open(f"/proc/{name}/cmdline", "rb") as file:
+                        is_agent = b"\0agent\0everything" in file.read()
+                except OSError:
+                    continue
+                if parent == self.process.pid and is_agent:
+                    found.append(int(name))
+        return found
