@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "serve": "run a host: shared sessions that continue without an editor",
     "attach": "connect an editor to an agent on a host",
     "hosts": "list, add and remove hosts; choose the default host",
+    "store": "copy, back up and verify the sessions of a host",
     "tokens": "create, list and revoke access tokens for your host",
     "fleet": "show the nodes of a fleet, drain a node, move a session",
     "translate": "connect an editor and an agent that use different dialects",

@@ -243,7 +243,7 @@ class Store(Protocol):
         """
         ...
 
-    async def begin_import(self, session_id: str, entries: int) -> Summary:
+    async def begin_import(self, session_id: str, entries: int, *, forked_from: str | None = None) -> Summary:
         """Create an empty log whose first `entries` will be imported, and list it and its forks as imported.
 
         The entries are appended afterwards. Raises invalid_params if the id is in use, and session_expired.

@@ -138,11 +138,12 @@ class MemoryStore:
             self._credentials[new_id] = dict(self._credentials[session_id])
         return head.summary
 
-    async def begin_import(self, session_id: str, entries: int) -> Summary:
+    async def begin_import(self, session_id: str, entries: int, *, forked_from: str | None = None) -> Summary:
         self._check_usable(session_id)
         if session_id in self._logs:
             raise summary.taken_error(session_id, session_id)
-        log = self._logs[session_id] = _Log(summary.LogSummary(session_id=session_id, imported=entries), [])
+        head = summary.LogSummary(session_id=session_id, imported=entries, forked_from=forked_from)
+        log = self._logs[session_id] = _Log(head, [])
         return log.log_summary.summary
 
     async def search(self, query: str, *, limit: int = 20, session_id: str | None = None) -> list[Hit]:

@@ -38,6 +38,13 @@ MAX_CACHED = 10_000
 REVOKED = "revoked"
 
 
+class StoredToken(msgspec.Struct, frozen=True):
+    """A token in a record: never its secret."""
+
+    digest: bytes
+    token: Token
+
+
 class TokenCalls(Protocol):
     """The tokens of a host. Raises StoreFault if storage fails."""
 
@@ -102,6 +109,14 @@ class TokenCalls(Protocol):
         """Delete the share links of a session."""
         ...
 
+    async def stored_tokens(self) -> list[StoredToken]:
+        """Return all tokens with the digests of their secrets, to copy them."""
+        ...
+
+    async def restore_token(self, stored: StoredToken) -> None:
+        """Store a token of another host, unless it is there."""
+        ...
+
 
 class FileTokens:
     """Tokens of a file (contract: `TokenCalls`): reads are brief, and writes wait for the disk in a thread."""
@@ -159,12 +174,11 @@ class FileTokens:
     async def remove_session(self, session: str) -> None:
         """Do nothing: the file removes them with the roles."""
 
+    async def stored_tokens(self) -> list[StoredToken]:
+        return [StoredToken(digest, token) for digest, token in self._tokens.list_stored()]
 
-class _StoredToken(msgspec.Struct, frozen=True):
-    """A token in a record: never its secret."""
-
-    digest: bytes
-    token: Token
+    async def restore_token(self, stored: StoredToken) -> None:
+        await asyncio.to_thread(self._tokens.restore, stored.digest, stored.token)
 
 
 # The kinds of the records: a token by its id, and each user who ever had one.
@@ -181,7 +195,7 @@ class EngineTokens:
         self._records = records
         self._signals = signals
         self._clock = clock
-        self._cache: dict[str, tuple[float, _StoredToken | None]] = {}
+        self._cache: dict[str, tuple[float, StoredToken | None]] = {}
         signals.listen(self._on_signal)
 
     async def create(
@@ -202,7 +216,7 @@ class EngineTokens:
                 await self._records.delete(_TOKEN, each.id)
         if session is None:
             await self._records.put(_USER, user, b"1")
-        stored = msgspec.json.encode(_StoredToken(made.digest, made.token))
+        stored = msgspec.json.encode(StoredToken(made.digest, made.token))
         await self._records.put(_TOKEN, made.token.id, stored, version=0)
         return made.text, made.token
 
@@ -259,7 +273,16 @@ class EngineTokens:
             await self._records.delete(_TOKEN, token.id)
             await self._signals.send(REVOKED, {"token": token.id})
 
-    async def _find(self, id: str) -> _StoredToken | None:
+    async def stored_tokens(self) -> list[StoredToken]:
+        return [_decode(record.value) for record in await self._records.list_records(_TOKEN)]
+
+    async def restore_token(self, stored: StoredToken) -> None:
+        if stored.token.session is None:
+            await self._records.put(_USER, stored.token.user, b"1")
+        if await self._records.get(_TOKEN, stored.token.id) is None:
+            await self._records.put(_TOKEN, stored.token.id, msgspec.json.encode(stored))
+
+    async def _find(self, id: str) -> StoredToken | None:
         read_at, stored = self._cache.get(id, (float("-inf"), None))
         now = time.monotonic()
         if now - read_at > CACHE_SECONDS:
@@ -270,13 +293,13 @@ class EngineTokens:
             self._cache[id] = now, stored
         return stored
 
-    async def _change(self, id: str, **values: float) -> _StoredToken | None:
+    async def _change(self, id: str, **values: float) -> StoredToken | None:
         """Change members of a token; a member that is set stays."""
         while (record := await self._records.get(_TOKEN, id)) is not None:
             stored = _decode(record.value)
             if "revoked" in values and stored.token.revoked is not None:
                 return stored
-            changed = _StoredToken(stored.digest, msgspec.structs.replace(stored.token, **values))
+            changed = StoredToken(stored.digest, msgspec.structs.replace(stored.token, **values))
             try:
                 await self._records.put(_TOKEN, id, msgspec.json.encode(changed), version=record.version)
             except StoreFault as fault:
@@ -291,5 +314,5 @@ class EngineTokens:
             self._cache.pop(str(payload.get("token")), None)
 
 
-def _decode(data: bytes) -> _StoredToken:
-    return msgspec.json.decode(data, type=_StoredToken)
+def _decode(data: bytes) -> StoredToken:
+    return msgspec.json.decode(data, type=StoredToken)

@@ -108,6 +108,17 @@ class Tokens:
         rows = self._database.fetch_rows(f"SELECT {_COLUMNS} FROM tokens {where} ORDER BY created DESC, id", *values)
         return [_token_of(row) for row in rows]
 
+    def list_stored(self) -> list[tuple[bytes, Token]]:
+        """Return all tokens with the digests of their secrets."""
+        rows = self._database.fetch_rows(f"SELECT digest, {_COLUMNS} FROM tokens")
+        return [(row[0], _token_of(row[1:])) for row in rows]
+
+    def restore(self, digest: bytes, token: Token) -> None:
+        """Store a token of another host, unless it is there."""
+        values = [getattr(token, name) for name in _COLUMNS.split(", ")]
+        marks = ", ".join("?" * (len(values) + 1))
+        self._database.execute(f"INSERT OR IGNORE INTO tokens (digest, {_COLUMNS}) VALUES ({marks})", digest, *values)
+
     def highest_role(self, user: str) -> str | None:
         """Return the highest role of this user's valid tokens; None without any."""
         now = self._clock()

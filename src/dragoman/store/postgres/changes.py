@@ -110,11 +110,12 @@ async def fork(connection: Any, session_id: str, new_id: str, upto: int | None) 
     return (await find_head(connection, new_id)).log_summary.summary
 
 
-async def begin_import(connection: Any, session_id: str, entries: int) -> Summary:
+async def begin_import(connection: Any, session_id: str, entries: int, forked_from: str | None = None) -> Summary:
     """Create an empty log whose first entries will be imported."""
     number = await _create_new(connection, session_id, expired=expired_error(session_id))
-    await connection.execute("UPDATE sessions SET imported = $2 WHERE number = $1", number, entries)
-    return (await find_head(connection, session_id)).log_summary.summary
+    query = "UPDATE sessions SET imported = $2, forked_from = $3 WHERE number = $1"
+    await connection.execute(query, number, entries, forked_from)
+    return (await find_head(connection, session_id, blank=True)).log_summary.summary
 
 
 async def _create_new(connection: Any, session_id: str, *, expired: ProtocolError | None = None) -> int:

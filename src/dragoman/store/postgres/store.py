@@ -129,8 +129,10 @@ class PostgresStore:
             await self.keep_credentials(new_id, credentials)
         return summary
 
-    async def begin_import(self, session_id: str, entries: int) -> Summary:
-        return await self._database.transact(lambda connection: changes.begin_import(connection, session_id, entries))
+    async def begin_import(self, session_id: str, entries: int, *, forked_from: str | None = None) -> Summary:
+        return await self._database.transact(
+            lambda connection: changes.begin_import(connection, session_id, entries, forked_from)
+        )
 
     async def delete(self, session_id: str) -> bool:
         deleted = await self._database.transact(lambda connection: changes.delete(connection, session_id))

@@ -59,14 +59,18 @@ def fork(connection: sqlite3.Connection, session_id: str, new_id: str, upto: int
     return reading.find_session(connection, new_id).log_summary.summary
 
 
-def begin_import(connection: sqlite3.Connection, session_id: str, entries: int) -> Summary:
+def begin_import(
+    connection: sqlite3.Connection, session_id: str, entries: int, forked_from: str | None = None
+) -> Summary:
     """Create an empty log whose first entries will be imported."""
     row = connection.execute("SELECT expired_at FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is not None:
         raise taken_error(session_id, session_id) if row[0] is None else expired_error(session_id)
     number = create_session(connection, session_id)
     save_summary(connection, number, LogSummary(session_id=session_id))
-    connection.execute("UPDATE sessions SET imported = ? WHERE number = ?", (entries, number))
+    connection.execute(
+        "UPDATE sessions SET imported = ?, forked_from = ? WHERE number = ?", (entries, forked_from, number)
+    )
     return reading.find_session(connection, session_id).log_summary.summary
 
 

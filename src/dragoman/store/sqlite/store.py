@@ -142,8 +142,8 @@ class SqliteStore:
         await asyncio.to_thread(self._credentials_file.copy, session_id, new_id)
         return summary
 
-    async def begin_import(self, session_id: str, entries: int) -> Summary:
-        return await self._write(lambda connection: changes.begin_import(connection, session_id, entries))
+    async def begin_import(self, session_id: str, entries: int, *, forked_from: str | None = None) -> Summary:
+        return await self._write(lambda connection: changes.begin_import(connection, session_id, entries, forked_from))
 
     async def delete(self, session_id: str) -> bool:
         self._check_open()
