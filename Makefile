@@ -34,7 +34,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(TEST_TI
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: run test system-packages check suite test-all fuzz kill-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help
+.PHONY: web-test web-pictures run test system-packages check suite test-all fuzz kill-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -60,6 +60,12 @@ test-all: check ## the tests on every interpreter from 3.11 to 3.14 that is on P
 		$(MAKE) --no-print-directory suite VENV=.venv-$$version PYTHON=$$python || failed="$$failed $$version"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "failed on:$$failed" >&2; exit 1; fi
+
+web-test: $(VENV)/.dev system-packages ## the web page in a real Chromium, all tests (minutes)
+	DRAGOMAN_WEB_TESTS=whole $(BIN)/python -m pytest --timeout 600 tests/web
+
+web-pictures: $(VENV)/.dev system-packages ## pictures of every view of the web page, both themes, desk and phone, in build/web
+	$(BIN)/python -m tests.web.pictures build/web
 
 fuzz: $(VENV)/.dev ## a longer fuzz run than that of the tests; FRAMES=... per dialect, SEED=... of a failure
 	DRAGOMAN_FUZZ_FRAMES=$(or $(FRAMES),2000000) DRAGOMAN_FUZZ_SEED=$(or $(SEED),random) \

@@ -18,8 +18,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "dragoman"
 # The public API is above the highest layer that it exports; later layers may use it.
 ORDER = [
     "errors", "ids", "wire", "schema", "dialect", "transport", "engine", "policy", "session", "store", "config",
-    "workspace", "editors", "mcp", "roles", "<door>", "testing", "registry", "packaging", "inspect", "bridge", "host",
-    "agents", "conformance", "cli", "tui", "__main__",
+    "workspace", "editors", "mcp", "roles", "<door>", "testing", "registry", "packaging", "inspect", "bridge", "web",
+    "host", "agents", "conformance", "cli", "tui", "__main__",
 ]  # fmt: skip
 RANK = {layer: rank for rank, layer in enumerate(ORDER)}
 

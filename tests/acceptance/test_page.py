@@ -23,8 +23,8 @@ COUNTS = {"000": 23, "001": 13, "002": 12, "003": 26, "004": 81, "OFF": 7, "RG":
 # The items of bridges, chains and teams.
 BRIDGES = range(1, 31)
 
-# The items of faces that stand: those of the terminal.
-FACES = tuple(range(21, 30))
+# The items of the web page and of the full-screen terminal.
+FACES = range(1, 31)
 
 CHAPTERS = (
     page.Chapter("9", "Nine", (page.Item("9-01", "W", "A first_thing | here."), page.Item("9-02", "B", "A second."))),

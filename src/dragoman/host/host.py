@@ -19,6 +19,7 @@ from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host import access, session_names
 from dragoman.host.access import default_roots, moved_error, session_not_found
 from dragoman.host.account_calls import Accounts
+from dragoman.host.activity import Activity
 from dragoman.host.agents import AgentCatalog, FindTarget
 from dragoman.host.auth.roles import ADMIN, MemorySessionRoles, SessionRoles, lower_role
 from dragoman.host.host_client import HostClient
@@ -102,6 +103,7 @@ class Host:
         self.pool = Pool() if share_processes else None
         self.counters = Counters()
         self.accounts = Accounts()
+        self.activity = Activity(self)
         self.rooms: dict[str, Room] = {}
         self.clients: set[HostClient] = set()
         self._local: set[str] = set()  # users who connected as the owner of this process, on this machine
@@ -170,6 +172,7 @@ class Host:
                 room.leave(member.client)
             else:
                 room.members.set_role(member.client, role)
+        self.activity.note(session)
 
     # --- agents -------------------------------------------------------------------------------------------------
 
@@ -407,12 +410,14 @@ class Host:
             by = error.data.get("sessionId") if isinstance(error.data, dict) else None
             is_visible = isinstance(by, str) and await self.role_in(principal, by) is not None
             raise session_names.rename_error(name or "", error, is_visible=is_visible) from None
+        self.activity.note(session)
 
     # --- close --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Stop: interrupt and log turns, stop agents, disconnect clients."""
         self._is_closing = True
+        await self.activity.close()
         await self.store.stop()
         if self._reopening:
             await asyncio.wait(set(self._reopening.values()))

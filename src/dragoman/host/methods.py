@@ -76,5 +76,7 @@ SERVED_METHODS: dict[str, ServeMethod] = {
     "session/set_mode": _reply_to_params(prompt.set_mode),
     "session/set_config_option": _reply_to_params(prompt.set_config_option),
     "_dragoman/presence": prompt.set_presence,
+    "_dragoman/stop": _reply_to_params(prompt.stop),
+    "_dragoman/withdraw": _reply_to_params(prompt.withdraw),
     "fs/changed": prompt.forward_fs_changed,
 }

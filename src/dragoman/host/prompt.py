@@ -14,9 +14,10 @@ from dragoman.dialect.side_data import side_data_of
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import is_extension, refusal
-from dragoman.host.auth.roles import EDITOR
+from dragoman.host.auth.roles import ADMIN, EDITOR, is_at_least
 from dragoman.host.room.member import PRESENCE_STATES
 from dragoman.roles.agent.options import options_for_client
+from dragoman.schema.base import to_json
 from dragoman.schema.config import SetConfigOptionResult
 from dragoman.schema.side import Side
 
@@ -55,6 +56,25 @@ def cancel_request(client: HostClient, incoming: Incoming, _: DoneCallback) -> N
         found[0].cancel(client, found[1])
     else:
         client.connection.running_requests.cancel(incoming.params.request_id)
+
+
+def withdraw(client: HostClient, values: Any) -> dict[str, Any]:
+    """_dragoman/withdraw {sessionId, promptId}: take a waiting prompt back; the answer has its content."""
+    session, id = (values.get(name) for name in ("sessionId", "promptId")) if isinstance(values, dict) else (None, None)
+    if not isinstance(session, str) or not isinstance(id, str):
+        raise ProtocolError(Kind.INVALID_PARAMS, "sessionId and promptId are strings")
+    room, member = client.joined_room(session, EDITOR)
+    is_admin = is_at_least(member.role, ADMIN)
+    waiting = room.withdraw_prompt(client.principal.user, id, is_admin=is_admin)
+    return {"prompt": to_json(waiting.prompt)}
+
+
+def stop(client: HostClient, values: Any) -> None:
+    """_dragoman/stop {sessionId}: cancel the running turn and no waiting prompt."""
+    session = values.get("sessionId") if isinstance(values, dict) else None
+    if not isinstance(session, str):
+        raise ProtocolError(Kind.INVALID_PARAMS, "sessionId is a string")
+    client.joined_room(session, EDITOR)[0].stop_turn()
 
 
 async def cancel_in_turn(client: HostClient, incoming: Incoming) -> Any:

@@ -302,7 +302,7 @@ def test_two_users_chat_in_one_session(served: Served, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("roof")
 def test_the_host_serves_status_and_metrics(served: Served) -> None:
-    stranger = urllib.request.Request(f"{served.url}/", headers={"Authorization": "Bearer dgm_nonsense"})
+    stranger = urllib.request.Request(f"{served.url}/status", headers={"Authorization": "Bearer dgm_nonsense"})
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(stranger, timeout=TIMEOUT)
     with urllib.request.urlopen(f"{served.url}/metrics", timeout=TIMEOUT) as answer:
@@ -310,7 +310,7 @@ def test_the_host_serves_status_and_metrics(served: Served) -> None:
         text = answer.read().decode()
     assert text.endswith("# EOF\n")
     assert 'reason="auth_required"' in text
-    with urllib.request.urlopen(f"{served.url}/", timeout=TIMEOUT) as answer:
+    with urllib.request.urlopen(f"{served.url}/status", timeout=TIMEOUT) as answer:
         assert b"roof" in answer.read()
 
 
@@ -437,8 +437,8 @@ def test_a_browser_asks_for_the_token_of_the_status_page(served: Served, run: Ru
         )
 
     with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-        urllib.request.urlopen(page("/", "dgm_nonsense"), timeout=TIMEOUT)
+        urllib.request.urlopen(page("/status", "dgm_nonsense"), timeout=TIMEOUT)
     assert refused.value.headers["www-authenticate"].startswith("Basic realm=")
     token = run("tokens", "create", "ann").out.split()[-1]
-    with urllib.request.urlopen(page("/", token), timeout=TIMEOUT) as answer:
+    with urllib.request.urlopen(page("/status", token), timeout=TIMEOUT) as answer:
         assert b"<h1>" in answer.read()

@@ -1,4 +1,4 @@
-"""A share link opened in a browser: the page says what it is and how to use it, and does nothing else."""
+"""A share link opened in a browser: the page takes the token from the address and signs in with it."""
 
 from __future__ import annotations
 
@@ -17,37 +17,26 @@ def commands(body: bytes) -> list[str]:
     return [unescape(each) for each in re.findall("<pre>(.*?)</pre>", body.decode())]
 
 
-async def test_a_share_link_opened_in_a_browser_explains_its_use(tmp_path: Path) -> None:
+async def test_a_share_link_opened_in_a_browser_is_the_page_that_signs_in(tmp_path: Path) -> None:
     async with hosted_app(tmp_path) as at:
         shares = f"/api/sessions/{at.session}/shares"
         created = (await at.ann("POST", shares, {"role": "viewer", "seconds": 600})).json
         principal = Caller(at.app)
         page = await principal("GET", f"/acp?token={created['token']}", accept=BROWSER)
         assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-        # The link is a secret, and other users of a machine see its command lines.
-        assert commands(page.body) == [
-            "dragoman hosts add shared",
-            "dragoman chat --host shared",
-            "dragoman attach shared",
-        ]
+        assert b'<script type="module"' in page.body
         assert created["token"].encode() not in page.body
-        assert b"read along" in page.body
-        assert b"<script" not in page.body
-        assert "default-src 'none'" in page.headers["content-security-policy"]
-        assert (page.headers["referrer-policy"], page.headers["cache-control"]) == ("no-referrer", "no-store")
         assert at.session.encode() not in page.body
-        # Behind a TLS proxy, the address is the one that the user sees.
+        assert (page.headers["referrer-policy"], page.headers["cache-control"]) == ("no-referrer", "no-cache")
+        # A link to a certain agent leads to the same page, whose files are beside it.
+        named = await principal("GET", f"/acp/talker?token={created['token']}", accept=BROWSER)
+        assert (named.status, named.headers["location"]) == (307, f"../acp?token={created['token']}")
+        # The commands that a link is good for are on the address without a token, as before.
         proxied = {"accept": BROWSER, "x-forwarded-proto": "https"}
         page = await at.ann("GET", "/acp", **proxied)
         assert commands(page.body)[0] == "dragoman chat --host https://127.0.0.1:7437/acp"
-        # Programs get the same as before, and a request authenticated by a header has no token in the page.
         assert (await principal("GET", f"/acp?token={created['token']}", accept="text/event-stream")).status == 400
         page = await Caller(at.app, created["token"])("GET", "/acp", accept=BROWSER)
-        assert created["token"].encode() not in page.body
-        assert (await at.ann("DELETE", f"{shares}/{created['id']}")).status == 200
-        page = await principal("GET", f"/acp?token={created['token']}", accept=BROWSER)
-        assert (page.status, commands(page.body)) == (401, [])
-        assert b"<h1>This link is invalid or has expired.</h1>" in page.body
         assert created["token"].encode() not in page.body
 
 

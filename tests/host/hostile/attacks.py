@@ -93,7 +93,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     # --- no leave
     "no token": (lambda target: target.ask(), "401 auth_required"),
     "no token, a socket": (lambda target: target.upgrade(), "401 auth_required"),
-    "no token, the status page": (lambda target: target.ask("GET", "/"), "401 auth_required"),
+    "no token, the status page": (lambda target: target.ask("GET", "/status"), "401 auth_required"),
     "no token, the metrics": (lambda target: target.ask("GET", "/metrics"), "401 auth_required"),
     "no token, the API": (lambda target: target.ask("GET", "/api/sessions"), "401 auth_required"),
     "a token that somebody made up": (

@@ -132,7 +132,7 @@ async def test_another_users_session_is_not_found_until_it_is_shared(tmp_path: P
             assert refused.json["error"]["kind"] == missing.json["error"]["kind"]
         assert (await at.ben("GET", "/api/sessions")).json == {"sessions": []}
         assert (await at.ben("GET", "/api/search?q=roof")).json == {"hits": []}
-        assert at.session[:8] not in (await at.ben("GET", "/")).body.decode()
+        assert at.session[:8] not in (await at.ben("GET", "/status")).body.decode()
         created = await at.ann("POST", f"{place}/members", {"user": "ben", "role": "viewer"})
         assert created.json["members"] == {"ann": "admin", "ben": "viewer"}
         assert (await at.ben("GET", f"{place}/log")).status == 200
@@ -202,7 +202,7 @@ async def test_connections_with_a_revoked_token_are_closed(tmp_path: Path, monke
 
 async def test_the_pages_show_sessions_and_no_content(tmp_path: Path) -> None:
     async with hosted_app(tmp_path) as at:
-        page = await at.ann("GET", "/")
+        page = await at.ann("GET", "/status")
         text = page.body.decode()
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -211,9 +211,9 @@ async def test_the_pages_show_sessions_and_no_content(tmp_path: Path) -> None:
         assert "ann (admin)" in text
         assert "roof" not in text
         assert "leak" not in text
-        assert (await at.ann("HEAD", "/")).body == b""
+        assert (await at.ann("HEAD", "/status")).body == b""
         at.ann.root = "/tools/host"  # mounted in another app
-        assert b"<code>/tools/host/acp</code>" in (await at.ann("GET", "/")).body
+        assert b"<code>/tools/host/acp</code>" in (await at.ann("GET", "/status")).body
         assert (await at.ann("GET", "/api/host")).status == 200
         at.ann.root = ""
         metrics = (await at.ann("GET", "/metrics")).body.decode()
@@ -223,12 +223,13 @@ async def test_the_pages_show_sessions_and_no_content(tmp_path: Path) -> None:
         assert "dragoman_sessions_awake 1" in metrics
 
 
-async def test_without_a_token_only_health_checks_are_served(tmp_path: Path) -> None:
+async def test_without_a_token_only_health_checks_and_the_files_of_the_page_are_served(tmp_path: Path) -> None:
     async with hosted_app(tmp_path) as at:
         stranger = Caller(at.app)
         assert (await stranger("GET", "/healthz")).json == {"status": "ok"}
         assert (await stranger("GET", "/readyz")).json == {"status": "ready"}
-        for path in ("/", "/metrics", "/api/sessions", "/api/host", "/acp"):
+        assert b'<script type="module"' in (await stranger("GET", "/")).body
+        for path in ("/status", "/metrics", "/api/sessions", "/api/host", "/acp"):
             refused = await stranger("GET", path)
             assert refused.status == 401, path
             assert refused.headers["www-authenticate"].startswith("Bearer")

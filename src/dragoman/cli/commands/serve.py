@@ -32,13 +32,13 @@ Sessions live in the host. They continue when every editor is closed, and
 several users can be in one session. Any ACP client can connect over HTTP or
 WebSocket: /acp is the first agent, /acp/NAME is any agent by name. For an
 editor that starts its agents itself, use `dragoman attach`. Dragoman's own
-commands take --host. The status page is at /; there are also /healthz, /readyz
-and /metrics.
+commands take --host. A browser opens the web page at /; there are also /status,
+/healthz, /readyz and /metrics.
 
 At the default address, which only this machine can reach, you need no token.
 Any other address requires TLS, and a token from everybody, also on this
 machine: create one first (dragoman tokens create USER), or configure an OIDC
-issuer. A browser asks for the token as the password of the status page.
+issuer. The web page takes a token or a link of `dragoman sessions share`.
 Sessions of remote users can work only in the folders that you name with --root.
 Everybody with access can make an agent run commands as you: roles protect
 sessions, not the machine.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dragoman.host.host import Host
     from dragoman.host.http.access_log import AccessLog
     from dragoman.host.http.app import HostApp
+    from dragoman.host.http.page_api import Documents
     from dragoman.host.reload import Settings
     from dragoman.roles.client.workspace import WorkspaceObserver
     from dragoman.store.fleet import Engine, EngineOptions
@@ -96,9 +97,7 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         timed_store = _wrap_store(store, loaded.agents, metrics.observe_commit)
         host = create_host(loaded, timed_store, roles, paths, report, fleet)
         await stack.enter_async_context(host)
-        access_log = open_access_log(section.access_log, options.log)
-        if access_log is not None:
-            stack.callback(access_log.close)
+        access_log = _enter_access_log(stack, section, options)
         app = HostApp(
             host,
             tokens=tokens,
@@ -109,6 +108,7 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
             hosts=section.names,
             metrics=metrics,
             access_log=access_log,
+            documents=_documents(),
         )
         served = await stack.enter_async_context(
             open_listener(app, section.bind, tls=tls_files(section), limits=limits, has_auth=has_auth)
@@ -128,6 +128,21 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         if fleet is not None and options.grace:
             await fleet.drain(options.grace)
     return exit_codes.OK
+
+
+def _enter_access_log(stack: AsyncExitStack, section: HostSection, options: argparse.Namespace) -> AccessLog | None:
+    """Open the access log, if there is to be one, until the stack is closed."""
+    access_log = open_access_log(section.access_log, options.log)
+    if access_log is not None:
+        stack.callback(access_log.close)
+    return access_log
+
+
+def _documents() -> Documents:
+    """Return how sessions are rendered as documents for people."""
+    from dragoman.cli.sessions import transcript_file
+
+    return {"html": transcript_file.render_html, "markdown": transcript_file.render_markdown}
 
 
 class Reloader:
@@ -346,7 +361,7 @@ def announce(
         print(msgspec.json.encode(line).decode(), flush=True)
         return
     listed = ", ".join(f"{sanitize_line(name)} at {address}" for name, address in addresses.items())
-    print(f"{listed}; status at {url.removesuffix('/acp')}/; Ctrl-C stops the host", flush=True)
+    print(f"{listed}; web page at {url.removesuffix('/acp')}/; Ctrl-C stops the host", flush=True)
 
 
 def _stop_event() -> asyncio.Event:

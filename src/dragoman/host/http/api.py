@@ -6,6 +6,7 @@ A session that the caller may not see gets the same answer as one that does not 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,12 +15,15 @@ import msgspec
 from dragoman import __version__
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import role_denied, session_not_found
+from dragoman.host.activity import room_activity
 from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least
 from dragoman.host.auth.token_calls import TokenCalls
 from dragoman.host.host import Host
+from dragoman.host.http import page_api
 from dragoman.host.visible_sessions import find_visible, visible_sessions
 from dragoman.store.contract import Summary
 from dragoman.transport.remote.server.auth import Principal
+from dragoman.transport.remote.server.limits import ServerLimits
 
 # Entries in one answer at most: few enough to hold in memory, many enough to be fast.
 PAGE_SIZE = 2000
@@ -43,9 +47,19 @@ class ApiRequest(NamedTuple):
 class Api:
     """The API of one host."""
 
-    def __init__(self, host: Host, tokens: TokenCalls | None) -> None:
-        self._host = host
-        self._tokens = tokens
+    def __init__(
+        self,
+        host: Host,
+        tokens: TokenCalls | None,
+        *,
+        limits: ServerLimits | None = None,
+        documents: page_api.Documents | None = None,
+    ) -> None:
+        self.host = host
+        self.tokens = tokens
+        self.limits = limits or ServerLimits()
+        self.documents = dict(documents or {})
+        self.started_at = time.monotonic()
 
     async def dispatch(self, method: str, path: str, request: ApiRequest) -> Any:
         """Find the route and return its answer as a JSON value. Raise ProtocolError if there is none."""
@@ -59,7 +73,7 @@ class Api:
 
     async def get_host(self, request: ApiRequest) -> Any:
         """Return what a client needs before it opens a session."""
-        principal, host = request.principal, self._host
+        principal, host = request.principal, self.host
         roots = host.roots_of(principal)
         return {
             "dragoman": __version__,
@@ -69,34 +83,36 @@ class Api:
             "agents": host.agent_catalog.names,
             "agentDetails": host.agent_catalog.describe(),
             "roots": None if roots is None else list(roots),
+            "local": principal.is_local and not principal.token_id,
+            "expires": principal.expires_at,
         }
 
     async def list_sessions(self, request: ApiRequest) -> Any:
         """Return the sessions that the caller may see."""
         limit = _int_param(request.query, "limit", 0) or None
-        visible = await visible_sessions(self._host, request.principal, after=request.query.get("after"), limit=limit)
+        visible = await visible_sessions(self.host, request.principal, after=request.query.get("after"), limit=limit)
         return {"sessions": [await self._session_json(request.principal, summary) for summary in visible]}
 
     async def get_session(self, request: ApiRequest, name: str) -> Any:
         """Return one session."""
-        return await self._session_json(request.principal, await self._find_session(request.principal, name))
+        return await self._session_json(request.principal, await self.find_session(request.principal, name))
 
     async def get_log(self, request: ApiRequest, name: str) -> Any:
         """Return entries of a log, as lines of JSON."""
-        summary = await self._find_session(request.principal, name)
+        summary = await self.find_session(request.principal, name)
         after, limit = _int_param(request.query, "after", 0), _int_param(request.query, "limit", PAGE_SIZE)
         intact = request.query.get("intact") == "1"
-        await self._flush_log(summary.session_id)
-        return await self._host.store.lines(summary.session_id, after, min(limit, PAGE_SIZE), intact=intact)
+        await self.flush_log(summary.session_id)
+        return await self.host.store.lines(summary.session_id, after, min(limit, PAGE_SIZE), intact=intact)
 
     async def search(self, request: ApiRequest) -> Any:
         """Return passages that contain all words, from sessions that the caller may see."""
         within = request.query.get("session")
         if within is not None:
-            within = (await self._find_session(request.principal, within)).session_id
+            within = (await self.find_session(request.principal, within)).session_id
         limit = _int_param(request.query, "limit", 20)
-        hits = await self._host.store.search(request.query.get("q", ""), limit=SEARCH_LIMIT, session_id=within)
-        principal, host = request.principal, self._host
+        hits = await self.host.store.search(request.query.get("q", ""), limit=SEARCH_LIMIT, session_id=within)
+        principal, host = request.principal, self.host
         visible = {id for id in {hit.session_id for hit in hits} if await host.role_in(principal, id) is not None}
         return {"hits": [hit for hit in hits if hit.session_id in visible][:limit]}
 
@@ -104,67 +120,67 @@ class Api:
 
     async def set_name(self, request: ApiRequest, name: str) -> Any:
         """Set or remove the name. Needs an admin of the session, whose token may be limited to editor."""
-        summary = await self._find_session(request.principal, name, EDITOR)
+        summary = await self.find_session(request.principal, name, EDITOR)
         if not await self._is_limited_by_token(request.principal, summary.session_id, ADMIN):
-            summary = await self._find_session(request.principal, name, ADMIN)
+            summary = await self.find_session(request.principal, name, ADMIN)
         new_name = request.body.get("name")
-        await self._host.rename_session(
+        await self.host.rename_session(
             request.principal, summary.session_id, None if new_name is None else str(new_name)
         )
-        return await self._find_session(request.principal, summary.session_id)
+        return await self.find_session(request.principal, summary.session_id)
 
     async def fork_session(self, request: ApiRequest, name: str) -> Any:
         """Copy a session for the caller."""
-        summary = await self._find_session(request.principal, name, EDITOR)
+        summary = await self.find_session(request.principal, name, EDITOR)
         if request.principal.session is not None:
             raise ProtocolError(Kind.PERMISSION_DENIED, "this link gives access to one session only")
         upto = request.body.get("upto")
         if upto is not None and (not isinstance(upto, int) or isinstance(upto, bool)):
             raise ProtocolError(Kind.INVALID_PARAMS, "upto must be the number of an entry")
-        await self._flush_log(summary.session_id)
-        copy = await self._host.copy_log(summary.session_id, request.principal, upto)
+        await self.flush_log(summary.session_id)
+        copy = await self.host.copy_log(summary.session_id, request.principal, upto)
         if (new_name := request.body.get("name")) is not None:
             try:
-                await self._host.rename_session(request.principal, copy.session_id, str(new_name))
+                await self.host.rename_session(request.principal, copy.session_id, str(new_name))
             except ProtocolError:  # without the name the caller asked for there is no copy
-                await self._host.store.delete(copy.session_id)
-                await self._host.session_roles.remove_session(copy.session_id)
+                await self.host.store.delete(copy.session_id)
+                await self.host.session_roles.remove_session(copy.session_id)
                 raise
-        return await self._find_session(request.principal, copy.session_id)
+        return await self.find_session(request.principal, copy.session_id)
 
     async def delete_session(self, request: ApiRequest, name: str) -> Any:
         """Delete a session, whoever is in it."""
-        summary = await self._find_session(request.principal, name)
+        summary = await self.find_session(request.principal, name)
         # An admin of an empty session can delete it with any token.
         is_empty = not summary.turns and is_at_least(request.principal.role, EDITOR)
         if not is_empty or not await self._is_limited_by_token(request.principal, summary.session_id, ADMIN):
-            summary = await self._find_session(request.principal, name, ADMIN)
-        room = await self._host.acquire_room(summary.session_id)
+            summary = await self.find_session(request.principal, name, ADMIN)
+        room = await self.host.acquire_room(summary.session_id)
         try:
-            await self._host.delete_session(room, request.principal.user)
+            await self.host.delete_session(room, request.principal.user)
         finally:
-            self._host.release_room(room)
+            self.host.release_room(room)
         return {"deleted": summary.session_id}
 
     async def set_member(self, request: ApiRequest, name: str) -> Any:
         """Set the role of a user in a session, or remove the user."""
-        summary = await self._find_session(request.principal, name, ADMIN)
+        summary = await self.find_session(request.principal, name, ADMIN)
         user, role = request.body.get("user"), request.body.get("role")
         if not isinstance(user, str) or not user or role not in (None, VIEWER, EDITOR, ADMIN):
             raise ProtocolError(Kind.INVALID_PARAMS, "user must be a name, role must be viewer, editor, admin or null")
-        await self._host.session_roles.set_role(summary.session_id, user, role)
-        await self._host.apply_role_changes(summary.session_id)
-        result: dict[str, Any] = {"members": dict(await self._host.session_roles.members_of(summary.session_id))}
+        await self.host.session_roles.set_role(summary.session_id, user, role)
+        await self.host.apply_role_changes(summary.session_id)
+        result: dict[str, Any] = {"members": dict(await self.host.session_roles.members_of(summary.session_id))}
         # Only the owner may know who has tokens.
-        if self._tokens is not None and request.principal.user == self._host.session_roles.owner != user:
-            result["token"] = await self._tokens.highest_role(user)
+        if self.tokens is not None and request.principal.user == self.host.session_roles.owner != user:
+            result["token"] = await self.tokens.highest_role(user)
         return result
 
     # --- share links --------------------------------------------------------------------------------------------
 
     async def create_share(self, request: ApiRequest, name: str) -> Any:
         """Create a token for this session only. Links cannot give the admin role."""
-        summary = await self._find_session(request.principal, name, ADMIN)
+        summary = await self.find_session(request.principal, name, ADMIN)
         role = request.body.get("role", VIEWER)
         seconds = request.body.get("seconds", DEFAULT_SHARE_SECONDS)
         guest = request.body.get("name", "")
@@ -180,12 +196,12 @@ class Api:
 
     async def list_shares(self, request: ApiRequest, name: str) -> Any:
         """Return the tokens of a session."""
-        summary = await self._find_session(request.principal, name, ADMIN)
+        summary = await self.find_session(request.principal, name, ADMIN)
         return {"shares": await self._require_tokens().list_tokens(summary.session_id)}
 
     async def revoke_share(self, request: ApiRequest, name: str, id: str) -> Any:
         """Revoke a token of a session."""
-        summary = await self._find_session(request.principal, name, ADMIN)
+        summary = await self.find_session(request.principal, name, ADMIN)
         tokens = self._require_tokens()
         if all(token.id != id for token in await tokens.list_tokens(summary.session_id)):
             raise ProtocolError(Kind.RESOURCE_NOT_FOUND, f"this session has no link {id!r}")
@@ -193,16 +209,16 @@ class Api:
         return {"revoked": id}
 
     def _require_tokens(self) -> TokenCalls:
-        if self._tokens is None:
+        if self.tokens is None:
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, "this host has no tokens, so it has no share links")
-        return self._tokens
+        return self.tokens
 
     # --- finding ------------------------------------------------------------------------------------------------
 
-    async def _find_session(self, principal: Principal, name: str, required: str = VIEWER) -> Summary:
+    async def find_session(self, principal: Principal, name: str, required: str = VIEWER) -> Summary:
         """Find a session by id, name or start of an id, among those that the caller may see."""
-        found = await find_visible(self._host, principal, name)
-        role = await self._host.role_in(principal, found.session_id)
+        found = await find_visible(self.host, principal, name)
+        role = await self.host.role_in(principal, found.session_id)
         if role is None:
             raise session_not_found(name)
         if not is_at_least(role, required):
@@ -212,22 +228,24 @@ class Api:
             raise role_denied(found.session_id, role, required)
         return found
 
-    async def _flush_log(self, session: str) -> None:
+    async def flush_log(self, session: str) -> None:
         """Wait until the entries of a session that is in use are stored."""
-        if (room := self._host.rooms.get(session)) is not None:
+        if (room := self.host.rooms.get(session)) is not None:
             await room.log.flush()
 
     async def _is_limited_by_token(self, principal: Principal, session: str, required: str) -> bool:
         """Tell whether the user's role in the session would suffice, and only the role of the token is too low."""
         if principal.session is not None or is_at_least(principal.role, required):
             return False
-        return is_at_least(await self._host.session_roles.role_of(principal.user, session) or "", required)
+        return is_at_least(await self.host.session_roles.role_of(principal.user, session) or "", required)
 
     async def _session_json(self, principal: Principal, summary: Summary) -> dict[str, Any]:
-        room = self._host.rooms.get(summary.session_id)
+        room = self.host.rooms.get(summary.session_id)
+        role = await self.host.role_in(principal, summary.session_id)
         return {
             **msgspec.to_builtins(summary),
-            "role": await self._host.role_in(principal, summary.session_id),
+            "role": role,
+            **room_activity(room, may_answer=is_at_least(role or "", EDITOR)),
             "awake": room is not None and room.agent.is_running,
             "process": room.agent.process_note if room is not None and room.agent.is_running else "",
             "members": [member.presence for member in room.members.values()] if room is not None else [],
@@ -247,9 +265,15 @@ def _int_param(query: Mapping[str, str], name: str, default: int) -> int:
 _SESSION = "sessions/(.+)"
 _ROUTES: tuple[tuple[str, str, Callable[..., Awaitable[Any]]], ...] = (
     ("GET", "host", Api.get_host),
+    ("GET", "status", page_api.get_status),
+    ("DELETE", "tokens/([^/]+)", page_api.revoke_token),
+    ("GET", "folders", page_api.list_folders),  # ?path=
     ("GET", "search", Api.search),  # ?q=&limit=&session=
     ("GET", "sessions", Api.list_sessions),
     ("GET", f"{_SESSION}/log", Api.get_log),  # ?after=&limit=&intact=
+    ("GET", f"{_SESSION}/files", page_api.list_files),  # ?q=
+    ("GET", f"{_SESSION}/terminals/([^/]+)", page_api.get_terminal),
+    ("GET", f"{_SESSION}/export", page_api.get_document),  # ?format=jsonl|html|markdown
     ("GET", f"{_SESSION}/shares", Api.list_shares),
     ("GET", _SESSION, Api.get_session),
     ("POST", f"{_SESSION}/name", Api.set_name),  # {name}; null removes it

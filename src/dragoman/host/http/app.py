@@ -1,6 +1,6 @@
-"""A host as an ASGI app: agents at /acp and /acp/NAME, the API, the status page, metrics and health.
+"""A host as an ASGI app: the web page at /, agents at /acp and /acp/NAME, the API, status, metrics and health.
 
-All paths need authentication except /healthz and /readyz, which reveal nothing.
+All paths need authentication except /healthz, /readyz and the files of the page, which reveal nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from dragoman.host.auth.tokens import Tokens
 from dragoman.host.fleet.links import LINK_LIMITS
 from dragoman.host.fleet.links import PATH as LINK_PATH
 from dragoman.host.host import Host
-from dragoman.host.http import status_page
+from dragoman.host.http import sign_in, status_page
 from dragoman.host.http.access_log import AccessLog, note_status, note_user
 from dragoman.host.http.api import Api, ApiRequest
 from dragoman.host.http.metrics import CONTENT_TYPE, Metrics, register_sources
+from dragoman.host.http.page_api import Documents, Download
 from dragoman.host.visible_sessions import visible_sessions
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.errors import STATUS_KINDS
+from dragoman.transport.remote.server import landing_page
 from dragoman.transport.remote.server.asgi import Message, Receive, Request, Scope, Send
 from dragoman.transport.remote.server.auth import (
     BASIC_CHALLENGE,
@@ -40,6 +42,8 @@ from dragoman.transport.remote.server.auth import (
 from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.limits import ServerLimits, UnfinishedMessage
 from dragoman.transport.remote.server.origin import authenticate_local
+from dragoman.web import assets
+from dragoman.web.cookie import with_cookie
 
 logger = logging.getLogger("dragoman")
 
@@ -91,8 +95,12 @@ class HostApp:
         hosts: Collection[str] = (),
         metrics: Metrics | None = None,
         access_log: AccessLog | None = None,
+        documents: Documents | None = None,
     ) -> None:
-        """Create the app. `authenticate` replaces tokens, issuer and the `local` owner as the way to log in."""
+        """Create the app. `authenticate` replaces tokens, issuer and the `local` owner as the way to log in.
+
+        `documents` renders sessions as files for people, by the name of the format.
+        """
         self.limits = limits or ServerLimits()
         self.metrics = metrics or Metrics()
         self._host = host
@@ -101,7 +109,7 @@ class HostApp:
         self._authenticator = Authenticator(tokens, oidc, local) if tokens is not None else None
         if self._authenticator is not None:
             default_authenticate = self._authenticator
-        self._authenticate = note_user(authenticate or default_authenticate)
+        self._authenticate = note_user(with_cookie(authenticate or default_authenticate))
         self._access_log = access_log
         self._endpoint = Endpoint(
             self._accept,
@@ -122,7 +130,7 @@ class HostApp:
                 hosts=hosts,
                 has_agent=lambda name: name == LINK_PATH.removeprefix("/"),
             )
-        self._api = Api(host, tokens)
+        self._api = Api(host, tokens, limits=self.limits, documents=documents)
         self._started_at = time.monotonic()
         self._revocation_timer: asyncio.TimerHandle | None = None
         self._revocation_check: asyncio.Task[None] | None = None
@@ -147,9 +155,16 @@ class HostApp:
                 self.metrics.count("refusals", STATUS_KINDS.get(message["status"], str(message["status"])))
             await send(message)
 
+        if scope["type"] in ("http", "websocket"):
+            scope = sign_in.without_link_path(scope)
         if scope["type"] == "http":
             request = Request(scope, receive, counting_send, self._origins)
-            if request.path in _PUBLIC_PAGES or request.path in _PAGES or request.path.startswith("/api/"):
+            if (
+                request.path in _PUBLIC_PAGES
+                or request.path in _PAGES
+                or request.path.startswith(("/api/", assets.ASSET_PATH))
+                or ("token" in request.query and landing_page.is_wanted(request))
+            ):
                 await self._serve_page(request)
                 return
         if self._link_endpoint is not None and scope["path"] == LINK_PATH:
@@ -227,6 +242,12 @@ class HostApp:
             if request.path in _PUBLIC_PAGES:
                 await _PUBLIC_PAGES[request.path](self, request)
                 return
+            if request.path in _SIGN_IN:
+                await self._serve_sign_in(request)
+                return
+            if request.path not in _PAGES and not request.path.startswith("/api/"):
+                await self._serve_asset(request)
+                return
             asked = request.auth_request()
             principal = await self._endpoint.authenticate_page(
                 with_basic_token(asked) if request.path in _PAGES else asked
@@ -245,6 +266,32 @@ class HostApp:
             logger.exception("a request to %r failed", request.path)
             if not request.is_started:
                 await request.refuse(Refused(500, "the host failed; see its log"))
+
+    async def _serve_asset(self, request: Request) -> None:
+        """Serve a file of the web page, or the page itself. Whoever opens a link signs in there."""
+        self._endpoint.check_host_and_origin(request.auth_request())
+        if request.method not in ("GET", "HEAD"):
+            raise Refused(405, "this page is read-only", {"allow": "GET, HEAD"})
+        if request.path == "":  # the files are found relative to the page
+            await request.respond(308, headers={"location": f"{request.scope.get('root_path', '')}/"})
+            return
+        if request.path.startswith("/acp/"):  # the link names an agent; the page of its session needs no name
+            query = request.scope.get("query_string", b"").decode("latin-1")
+            await request.respond(307, headers={"location": f"../acp?{query}", "referrer-policy": "no-referrer"})
+            return
+        is_link = "token" in request.query
+        asset = assets.page() if is_link else assets.find_asset(request.path)
+        if asset is None:
+            raise Refused(404, "there is no such file of the page; load the page again")
+        body, headers = asset.response(request.headers.get("accept-encoding", ""))
+        await request.start_response(200, headers)
+        await request.send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+
+    async def _serve_sign_in(self, request: Request) -> None:
+        if request.method != "POST":
+            raise Refused(405, "send the token with POST", {"allow": "POST"})
+        body = await self._read_json(request, request.auth_request().address)
+        await _SIGN_IN[request.path](self._endpoint, request, body)
 
     async def _serve_health(self, request: Request) -> None:
         await request.respond(200, b'{"status":"ok"}')
@@ -305,17 +352,19 @@ class HostApp:
 
     # --- the API ------------------------------------------------------------------------------------------------
 
+    async def _read_json(self, request: Request, user: str) -> dict[str, Any]:
+        unfinished = UnfinishedMessage(self._endpoint.byte_budget, user)
+        data = await request.read_body(MAX_BODY, BODY_TIMEOUT, unfinished)
+        try:
+            body = msgspec.json.decode(data) if data.strip() else {}
+        except msgspec.DecodeError:
+            raise Refused(400, "the body must be JSON") from None
+        if not isinstance(body, dict):
+            raise Refused(400, "the body must be a JSON object")
+        return body
+
     async def _serve_api(self, request: Request, principal: Principal) -> None:
-        body: Any = {}
-        if request.method == "POST":
-            unfinished = UnfinishedMessage(self._endpoint.byte_budget, principal.user)
-            data = await request.read_body(MAX_BODY, BODY_TIMEOUT, unfinished)
-            try:
-                body = msgspec.json.decode(data) if data.strip() else {}
-            except msgspec.DecodeError:
-                raise Refused(400, "the body must be JSON") from None
-            if not isinstance(body, dict):
-                raise Refused(400, "the body must be a JSON object")
+        body = await self._read_json(request, principal.user) if request.method == "POST" else {}
         try:
             response = await self._api.dispatch(
                 request.method, request.path, ApiRequest(principal, request.query, body)
@@ -324,8 +373,11 @@ class HostApp:
             status = _HTTP_STATUS.get(error.kind, 503 if isinstance(error, StoreFault) else 500)
             raise Refused(status, error.message, kind=error.kind) from None
         if isinstance(response, list):  # lines of JSON
-            body = b"".join(line + b"\n" for line in response)
-            await _send_body(request, body, {"content-type": "application/x-ndjson"})
+            lines = b"".join(line + b"\n" for line in response)
+            await _send_body(request, lines, {"content-type": "application/x-ndjson"})
+        elif isinstance(response, Download):  # stored, never shown as a page of this host
+            headers = {"content-type": response.content_type, "content-disposition": "attachment"}
+            await _send_body(request, response.body, headers)
         else:
             await request.respond(200, msgspec.json.encode(response))
 
@@ -339,5 +391,10 @@ async def _refuse_everybody(_: Any) -> Principal:
     raise Refused(401, "this host accepts nobody: it has no tokens, and its owner may not connect without one")
 
 
-_PUBLIC_PAGES = {"/healthz": HostApp._serve_health, "/readyz": HostApp._serve_readiness}
-_PAGES = {"/": HostApp._serve_status, "": HostApp._serve_status, "/metrics": HostApp._serve_metrics}
+_PUBLIC_PAGES = {
+    "/healthz": HostApp._serve_health,
+    "/readyz": HostApp._serve_readiness,
+    **dict.fromkeys(("/", "", "/sw.js", "/manifest.webmanifest"), HostApp._serve_asset),
+}
+_SIGN_IN = {sign_in.SIGN_IN: sign_in.sign_in, sign_in.SIGN_OUT: sign_in.sign_out}
+_PAGES = {"/status": HostApp._serve_status, "/metrics": HostApp._serve_metrics}

@@ -94,6 +94,11 @@ class AgentProcess:
         return self._agent is not None
 
     @property
+    def has_crashed(self) -> bool:
+        """Tell whether the agent exited by itself and no prompt has succeeded since."""
+        return self.backoff.count > 0 and not self.is_running
+
+    @property
     def remote(self) -> RemoteAgent | None:
         """The agent, while it is running."""
         return self._agent if self.is_running else None

@@ -376,6 +376,7 @@ class Members(Mapping[str, Member]):
 
     def _broadcast_presence(self) -> None:
         self._presence_timer = None
+        self._host.activity.note(self._room.id)
         if self._state.open_turn is not None:
             self.log_presence()
         params = {"sessionId": self._room.id, "members": [member.presence for member in self._members.values()]}

@@ -24,7 +24,8 @@ UPDATE = "session/update"
 
 # Topics that a client can subscribe to under clientCapabilities._meta.dragoman.host.
 PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS = "presence", "queue", "turns", "permissions", "terminals"
-TOPICS = (PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS)
+SESSIONS = "sessions"  # of the whole host, not of one room
+TOPICS = (PRESENCE, QUEUE, TURNS, PERMISSIONS, TERMINALS, SESSIONS)
 
 # Protocol notifications of an agent other than updates.
 AUTH_STATUS_UPDATE = "auth/status_update"

@@ -14,9 +14,11 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.announced_calls import with_announced
+from dragoman.dialect.side_data import with_side_data
 from dragoman.errors import ProtocolError
 from dragoman.host.limits import HostLimits
 from dragoman.host.room.member import Member
+from dragoman.host.room.notifications import PERMISSIONS
 from dragoman.ids import new_id
 from dragoman.policy.decision import ALLOW, DENY
 from dragoman.policy.grants import Scope
@@ -38,6 +40,10 @@ from dragoman.wire.envelope import Id
 if TYPE_CHECKING:
     from dragoman.host.account_calls import Caller
     from dragoman.roles.client.permission.guard import Guard
+
+
+# Characters of a question in lists of sessions.
+MAX_TITLE = 200
 
 
 class MemberAnswer(NamedTuple):
@@ -74,11 +80,22 @@ class Questions:
         self._members = members
         self._limits = limits
         self._open: list[_OpenQuestion] = []
+        self.on_change: Callable[[], None] = lambda: None  # a question was opened or closed
 
     @property
     def has_open(self) -> bool:
         """Whether any question is open."""
         return bool(self._open)
+
+    @property
+    def first_title(self) -> str:
+        """What the first open question is about, in one line."""
+        if not self._open:
+            return ""
+        params = self._open[0].params
+        call = getattr(params, "tool_call", None)
+        text = (call.title if call is not None else getattr(params, "message", "")) or ""
+        return " ".join(text.split())[:MAX_TITLE]
 
     async def ask(self, method: str, params: Any) -> MemberAnswer:
         """Ask all who may answer and return the first answer. Cancelling withdraws the question everywhere."""
@@ -88,11 +105,13 @@ class Questions:
             gate = f"client.elicitation.{mode}"
         question = _OpenQuestion(method, params, gate, self._limits.answer_timeout)
         self._open.append(question)
+        self.on_change()
         try:
             self._refresh(question)
             return await question.answer
         finally:
             self._open.remove(question)
+            self.on_change()
             if question.timer is not None:
                 question.timer.cancel()
             for member, id in question.asked_members.values():
@@ -173,9 +192,17 @@ class Questions:
         if isinstance(params, RequestPermissionParams):
             call = member.terminals.for_client(client, params.tool_call)
             params = msgspec.structs.replace(params, tool_call=call)
+        if PERMISSIONS in client.topics:
+            params = with_side_data(params, secondsLeft=round(self._seconds_left(question)))
         id: Any = client.connection.call(question.method, params, done)
         if not is_answered:
             question.asked_members[client.id] = (member, id)
+
+    def _seconds_left(self, question: _OpenQuestion) -> float:
+        """Return how long a member who is asked now has for the answer."""
+        if question.running_since is None:
+            return question.remaining
+        return question.remaining - (asyncio.get_running_loop().time() - question.running_since)
 
     def _update_deadline(self, question: _OpenQuestion, is_attended: bool) -> None:
         loop = asyncio.get_running_loop()

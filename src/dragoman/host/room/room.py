@@ -47,6 +47,7 @@ class Room:
         self.members = members if members is not None else Members(self)
         self.log = SessionLog(host.store, id, on_entry=self.members.on_committed)
         self.questions = Questions(self.members.values, host.limits)
+        self.questions.on_change = self.note_activity
         self.agent_questions = AgentQuestions(id, self.questions, self.log)
         self.agent: AgentProcess = AgentProcess(self)
         self.workspace = RoomWorkspace(self)
@@ -109,6 +110,10 @@ class Room:
         """Report something about this session to whoever runs the host."""
         self.host.report(f"session {self.id}: {what}")
 
+    def note_activity(self) -> None:
+        """Note that what this session is doing changed."""
+        self.host.activity.note(self.id)
+
     def current_notifications(self) -> list[Notification]:
         """Return the notifications for a new member: the running turn, the waiting prompts, the workspace in use."""
         current = []
@@ -136,6 +141,7 @@ class Room:
         self.queue.add(waiting)
         self.host.counters.prompts += 1
         self.stop_idle_timer()
+        self.note_activity()
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(
                 self._run_prompts(self.queue.start_next()), name=f"dragoman room {self.id}"
@@ -152,8 +158,25 @@ class Room:
         if withdrawn:
             self.members.broadcast(self._queue_notification())
         if running is not None:
-            running.is_cancelled = True
+            self.stop_turn()
+
+    def stop_turn(self) -> None:
+        """Cancel the running turn, whoever began it. Waiting prompts stay."""
+        if self.queue.running is not None:
+            self.queue.running.is_cancelled = True
             self.agent.cancel_turn()
+
+    def withdraw_prompt(self, user: str, id: str, *, is_admin: bool) -> QueuedPrompt:
+        """Take a waiting prompt out of the queue: one's own, from any connection, or as an admin any."""
+        waiting = next((each for each in self.queue.waiting if each.id == id), None)
+        if waiting is None:
+            raise ProtocolError(Kind.RESOURCE_NOT_FOUND, "this prompt does not wait any more; it runs or is done")
+        if waiting.user != user and not is_admin:
+            raise ProtocolError(Kind.PERMISSION_DENIED, "only its user or an admin may take a prompt back")
+        self.queue.waiting.remove(waiting)
+        waiting.done(PromptResult(stop_reason=StopReason.CANCELLED), None)
+        self.members.broadcast(self._queue_notification())
+        return waiting
 
     async def _run_prompts(self, waiting: QueuedPrompt | None) -> None:
         try:
@@ -174,6 +197,7 @@ class Room:
                     self.queue.finish()
                     self._turn_over.set()
                     self.spawn(self._save_state())
+                    self.note_activity()
                 if (waiting := self.queue.start_next()) is not None:
                     self.members.broadcast(self._queue_notification())
         finally:

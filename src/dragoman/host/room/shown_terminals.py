@@ -71,7 +71,7 @@ class ShownTerminals:
         """
         id = block.terminal_id if isinstance(block, TerminalEmbed) else ""
         known = self._client_terminals.get(id)
-        output = self._output(id) if TERMINALS not in client.topics else None
+        output = self.output(id) if TERMINALS not in client.topics else None
         if known is not None and known.owner == client.id:
             yield msgspec.structs.replace(block, terminal_id=known.id)
         elif output is None and is_own_id(id) and TERMINALS not in client.topics:
@@ -81,7 +81,8 @@ class ShownTerminals:
         elif output:
             yield ToolCallBlock(content=TextContent(text=output[-MAX_OUTPUT:]))
 
-    def _output(self, id: str) -> str | None:
+    def output(self, id: str) -> str | None:
+        """Return what a terminal has written, as far as it is known; None if there is no such terminal any more."""
         if (known := self._client_terminals.get(id)) is not None:
             return known.output
         terminal = self.find_host_terminal(id)
@@ -89,7 +90,7 @@ class ShownTerminals:
 
     def broadcast_output(self, id: str) -> None:
         """Send the output of a command, once, to all but its owner: as text in the tool calls that show it."""
-        text = self._output(id)
+        text = self.output(id)
         if not text or self._sent_lengths.get(id) == len(text):
             return
         self._sent_lengths[id] = len(text)
