@@ -6,12 +6,15 @@ A request of the modern era is served by itself. An older client has a session o
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
-from dragoman.errors import ForeignError
+from dragoman.errors import DragomanError, ForeignError
 from dragoman.mcp.sdk import HOW_TO_INSTALL, SdkMissing, is_installed
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -269,8 +272,36 @@ def build_server(name: str, functions: Sequence[Callable[..., Any]]) -> OfferedS
         raise SdkMissing(name, HOW_TO_INSTALL)
     server = sdk_server(name)
     for function in functions:
-        server.add_tool(function)
+        server.add_tool(_with_readable_errors(function))
     return OfferedServer(name, server)
+
+
+def _with_readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose DragomanErrors the model can read. The SDK hides all other errors from it."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    @contextmanager
+    def tell_errors() -> Iterator[None]:
+        try:
+            yield
+        except DragomanError as error:
+            raise ToolError(str(error)) from error
+
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            with tell_errors():
+                return await function(*args, **kwargs)
+
+        return call_async
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with tell_errors():
+            return function(*args, **kwargs)
+
+    return call
 
 
 def sdk_server(name: str, **settings: Any) -> Any:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.leases import Lease, LeaseTable
-from dragoman.workspace.tree_member import MISSING, Change, Signatures, TreeMember, digest_at, digest_of
+from dragoman.workspace.tree_member import MISSING, Change, Refusal, Signatures, TreeMember, digest_at, digest_of
 
 # How long a write waits for the lease of another session before it is refused. Agents and clients commonly allow a
 # file call 30 seconds or more. Seconds.
@@ -45,6 +45,8 @@ class FileCoordinator:
         self._by_ancestor: dict[str, set[TreeMember]] = {}
         self._last_change: dict[str, Change] = {}
         self._changes: deque[Change] = deque(maxlen=MAX_CHANGES)
+        self._refusals: deque[Refusal] = deque(maxlen=MAX_CHANGES)
+        self._refusal_count = 0
         self._signatures = Signatures()
         self._seq = 0
         self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
@@ -96,7 +98,7 @@ class FileCoordinator:
                 member.waits_for = conflict.holder  # type: ignore[assignment]
                 remaining = min(deadline - self._clock(), conflict.remaining(self._clock()) or self.wait)
                 if deadline - self._clock() <= 0 or _waits_in_circle(member):
-                    raise _held_error(conflict, paths)
+                    raise self._refused(member, _held_error(conflict, paths))
                 await self._wait_release(max(remaining, 0.001))
                 conflict = self._take(member, paths)
         finally:
@@ -181,7 +183,8 @@ class FileCoordinator:
             return
         if seen is None or not member.reads_here:
             member.remember(path, digest)  # it was told, so the next write may replace what is there now
-        raise _stale_error(path, self._change_of(path, digest, seen is not None), seen is not None)
+        change = self._change_of(path, digest, seen is not None)
+        raise self._refused(member, _stale_error(path, change, seen is not None))
 
     def has_foreign_writers(self, member: TreeMember, path: str) -> bool:
         """Tell whether a command may write this file right now, besides the workspace."""
@@ -235,10 +238,32 @@ class FileCoordinator:
             above = (self._by_root.get(each, ()) for each in (root, *_ancestors(root)))
             return set(self._by_ancestor.get(root, ())).union(*above)
 
-    def changes(self, members: Sequence[TreeMember] | None = None) -> list[Change]:
-        """Return the latest changes in order, or those of some sessions and from outside."""
-        wanted = None if members is None else set(members)
-        return [each for each in list(self._changes) if wanted is None or each.writer in wanted or each.writer is None]
+    @property
+    def last_change(self) -> int:
+        """The number of the latest change."""
+        return self._seq
+
+    @property
+    def last_refusal(self) -> int:
+        """The number of the latest refusal."""
+        return self._refusal_count
+
+    def changes(self, after: int = 0) -> list[Change]:
+        """Return the latest changes in order, from a number on."""
+        return [each for each in list(self._changes) if each.seq > after]
+
+    def refusals(self, after: int = 0) -> list[Refusal]:
+        """Return the latest writes that were refused, from a number on."""
+        return [each for each in list(self._refusals) if each.seq > after]
+
+    def _refused(self, member: TreeMember, error: ProtocolError) -> ProtocolError:
+        """Note a refusal, and return its error."""
+        data = error.data or {}
+        with self._state_lock:
+            self._refusal_count += 1
+            by = str(data.get("heldBy") or data.get("changedBy", ""))
+            self._refusals.append(Refusal(self._refusal_count, str(data.get("path", "")), by, error.message, member))
+        return error
 
     def now(self) -> float:
         """Return the time of this coordinator."""

@@ -28,6 +28,16 @@ class Change(NamedTuple):
     is_outside: bool = False
 
 
+class Refusal(NamedTuple):
+    """A write that was refused: who is in the way, why, and whose write it was."""
+
+    seq: int
+    path: str
+    by: str
+    reason: str
+    member: TreeMember
+
+
 class TreeMember:
     """One session that uses the files of a tree: what it has read and written, and the commands that it runs."""
 

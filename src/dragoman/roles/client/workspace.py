@@ -48,6 +48,7 @@ class WorkspaceUse(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""  # the resolved folder in which the command starts
     interactive: bool = False  # whether the command gets a pseudo-terminal
     read_current: Callable[[], str | None] | None = None  # reads the text of the file to write, as far as it is shown
+    agent: str = ""  # the agent's name in its team
     method: str = ""  # the method, which is more precise than the operation: fs/list_directory is a read
 
 
