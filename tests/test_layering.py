@@ -155,7 +155,8 @@ INNER_ORDER = {
     "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("fleet",), ("http",)],
     "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client", "registry"),
-            ("connect",), ("sessions", "chat", "inspect", "check", "editors", "agents", "serve"), ("commands",)],
+            ("connect",), ("sessions", "chat", "inspect", "check", "editors", "agents", "serve", "team"),
+            ("commands",)],
 }  # fmt: skip
 
 

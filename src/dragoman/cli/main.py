@@ -23,6 +23,7 @@ COMMAND_PACKAGES = {
     "inspect": "inspect",
     "check": "check",
     "editors": "editors",
+    "team": "team",
 }
 
 # Command to purpose. The purpose must fit into 80 columns after the name.
@@ -31,6 +32,9 @@ COMMANDS: dict[str, str] = {
     "chat": "chat with an agent in the terminal",
     "tui": "work with several agents in a full-screen terminal",
     "run": "send one prompt to an agent and show its work",
+    "team": "let several agents work on one task, as one agent",
+    "compare": "give several agents one prompt, and compare what they do",
+    "race": "give several agents one prompt; the first that passes wins",
     "sessions": "list, show, search, export and share stored sessions",
     "serve": "run a host: shared sessions that continue without an editor",
     "attach": "connect an editor to an agent on a host",

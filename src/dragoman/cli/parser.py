@@ -128,6 +128,12 @@ class Parser(argparse.ArgumentParser):
         mark = arguments.index("--") if "--" in arguments else len(arguments)
         return self.parse_args(arguments[:mark]), arguments[mark + 1 :]
 
+    def read_known(self, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+        """Return the options that this parser knows, and the arguments of another one."""
+        if _is_capturing.get():
+            raise ParserCaptured(self)
+        return self.parse_known_args(arguments)
+
     def read_options(self, arguments: list[str], hint: str = "") -> argparse.Namespace:
         """Return the options of a command that takes nothing after `--`."""
         options, rest = self.read(arguments)

@@ -21,6 +21,7 @@ from dragoman.config.host_section import HostSection, NamedHost
 from dragoman.config.lsp_section import ServerSection, read_servers
 from dragoman.config.private_files import file_lock, write_private
 from dragoman.config.registry_section import RegistrySection, read_registry_section
+from dragoman.config.teams_section import TeamSection, read_teams
 from dragoman.config.toml_reader import TomlReader, member_readers, read_text_file
 from dragoman.errors import ConfigFault
 from dragoman.policy.toml_lines import TomlPath, line_numbers
@@ -32,7 +33,9 @@ VERSION = 1
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_RULE = "use letters, digits, - and _ in a name, starting with a letter or a digit"
 
-_TOP_KEYS = ("version", "default", "store", "agents", "host", "hosts", "default_host", "registry", "lsp", "chains")
+_TOP_KEYS = (
+    "version", "default", "store", "agents", "host", "hosts", "default_host", "registry", "lsp", "chains", "teams",
+)  # fmt: skip
 
 
 class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +59,7 @@ class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the file."""
 
-    agents: Mapping[str, NamedAgent] = {}  # with each chain as an agent that `dragoman conduct` runs
+    agents: Mapping[str, NamedAgent] = {}  # with each chain and team as an agent that Dragoman runs
     default: str = ""
     store: bool = True  # whether commands store sessions
     host: HostSection = HostSection()  # settings of `dragoman serve`
@@ -65,6 +68,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     registry: RegistrySection = RegistrySection()  # where agents are installed from
     lsp: Mapping[str, ServerSection] = {}  # language servers
     chains: Mapping[str, ChainSection] = {}  # proxies before an agent
+    teams: Mapping[str, TeamSection] = {}  # several agents as one
 
 
 def load_config(path: str) -> Config:
@@ -210,10 +214,12 @@ def _read_document(reader: TomlReader, document: dict[str, Any]) -> Config:
     tables = reader.read_table(document.get("agents", {}), ("agents",), "agents are written as [agents.NAME]")
     agents = {name: _read_agent(reader, name, table) for name, table in tables.items()}
     chains = read_chains(reader, document.get("chains", {}), NAME_PATTERN.fullmatch, NAME_RULE)
-    for name in chains:
-        if name in agents:
-            reader.add_fault(("chains", name), f"there is an agent {name} too; give one of them another name")
-    agents |= {name: _chain_agent(name) for name in chains}
+    teams = read_teams(reader, document.get("teams", {}), NAME_PATTERN.fullmatch, NAME_RULE)
+    for kind, words, named in (("chains", ("conduct", "--chain"), chains), ("teams", ("team", "serve"), teams)):
+        for name in named:
+            if name in agents:
+                reader.add_fault((kind, name), f"there is an agent {name} too; give one of them another name")
+            agents.setdefault(name, _own_agent(name, *words))
     hosts = host_section.read_hosts(reader, document.get("hosts", {}), NAME_PATTERN.fullmatch, NAME_RULE)
     return Config(
         chains=chains,
@@ -224,6 +230,7 @@ def _read_document(reader: TomlReader, document: dict[str, Any]) -> Config:
         hosts=hosts,
         default_host=_read_default(reader, document, "default_host", "host", hosts),
         registry=read_registry_section(reader, document.get("registry", {})),
+        teams=teams,
         lsp=read_servers(reader, document.get("lsp", {}), NAME_PATTERN.fullmatch, NAME_RULE),
     )
 
@@ -249,9 +256,9 @@ def _read_agent(reader: TomlReader, name: str, table: Any) -> NamedAgent | None:
     return NamedAgent(name=name, **(members or {})) if len(reader.faults) == before else None
 
 
-def _chain_agent(name: str) -> NamedAgent:
-    """Return a chain as an agent."""
-    return NamedAgent(name=name, command=sys.executable, args=("-m", "dragoman", "conduct", "--chain", name))
+def _own_agent(name: str, *words: str) -> NamedAgent:
+    """Return a chain or a team as an agent: a command of Dragoman runs it."""
+    return NamedAgent(name=name, command=sys.executable, args=("-m", "dragoman", *words, name))
 
 
 _AGENT_KEYS = member_readers(NamedAgent, dialect=TomlReader.read_dialect)

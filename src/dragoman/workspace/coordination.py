@@ -47,6 +47,7 @@ class FileCoordinator:
         self._changes: deque[Change] = deque(maxlen=MAX_CHANGES)
         self._refusals: deque[Refusal] = deque(maxlen=MAX_CHANGES)
         self._refusal_count = 0
+        self.listeners: list[Callable[[], None]] = []  # called after each change and refusal, from any thread
         self._signatures = Signatures()
         self._seq = 0
         self._waiters: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
@@ -263,6 +264,8 @@ class FileCoordinator:
             self._refusal_count += 1
             by = str(data.get("heldBy") or data.get("changedBy", ""))
             self._refusals.append(Refusal(self._refusal_count, str(data.get("path", "")), by, error.message, member))
+        for listener in self.listeners:
+            listener()
         return error
 
     def now(self) -> float:
@@ -290,6 +293,8 @@ class FileCoordinator:
             self._last_change[path] = change
             if len(self._last_change) > MAX_CHANGES:
                 del self._last_change[next(iter(self._last_change))]
+        for listener in self.listeners:
+            listener()
         return change
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, ClientSession, ProtocolError, RemoteAgent, Turn, WorkspaceAccess, WorkspaceUse
-from dragoman.bridge.team.routes import RouteRule, find_route, named_agent
+from dragoman.bridge.team.routes import find_route, named_agent
 from dragoman.bridge.team.served import ServedTeam, TeamSettings
+from dragoman.config.teams_section import TeamRule
 from dragoman.policy.decide import Policy
 from dragoman.roles.agent.options import value_of
 from dragoman.roles.client.permission.guard import Guard
@@ -63,7 +64,7 @@ async def test_a_team_is_one_agent_with_the_options_primary_agent_and_route(tmp_
 
 
 async def test_a_route_of_rules_takes_the_first_rule_that_matches(tmp_path: Path) -> None:
-    rules = (RouteRule(when="review", to="review"), RouteRule(paths=("*.rs",), to="code"))
+    rules = (TeamRule(when="review", to="review"), TeamRule(paths=("*.rs",), to="code"))
     agents = {"plan": echo("plan"), "code": echo("code"), "review": echo("review")}
     async with served(tmp_path, agents, {"rules": rules, "route": "rules"}) as (_, session):
         assert await session.ask("Review src/main.rs") == "review heard Review src/main.rs"
@@ -72,7 +73,7 @@ async def test_a_route_of_rules_takes_the_first_rule_that_matches(tmp_path: Path
 
 
 def test_rules_are_checked_against_words_and_file_names() -> None:
-    rules = [RouteRule(when="type check", paths=("*.py",), to="typer")]
+    rules = [TeamRule(when="type check", paths=("*.py",), to="typer")]
     assert find_route(rules, "Type check a/b.py.", "x") == "typer"
     assert find_route(rules, "type check b.rs", "x") == "x"
     assert named_agent("I would take code, not plan", ["plan", "code"]) == "code"

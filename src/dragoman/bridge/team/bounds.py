@@ -76,3 +76,8 @@ class Budget:
 
 def _spent(what: str) -> ProtocolError:
     return ProtocolError(Kind.RATE_LIMITED, f"the team has spent its budget of {what}; raise the bound, or start again")
+
+
+def bound_error(what: str, limit: int) -> ProtocolError:
+    """Return the error for something that is more than a bound."""
+    return ProtocolError(Kind.RATE_LIMITED, f"{what}: {limit}", {"limit": limit})

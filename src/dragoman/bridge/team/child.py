@@ -16,6 +16,7 @@ from dragoman.roles.client.connect import connect
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.update import AgentMessage, AgentMessageChunk, UsageUpdate
 from dragoman.session.transcript import Transcript
+from dragoman.store.contract import EntryKind
 from dragoman.transport.memory import memory_pair
 
 if TYPE_CHECKING:
@@ -230,6 +231,12 @@ class Child:
             if not turn.is_over:
                 await self.close()
 
+    def log_message(self, sender: Child | None) -> None:
+        """Log who sent the prompt that follows."""
+        if sender is not None:
+            body = {"message": {"from": sender.id, "session": sender.session_id}}
+            self.session.log.append(EntryKind.MEMBER, body, actor=f"agent {sender.id}")
+
     def cancel(self) -> None:
         """Cancel the running turn."""
         if self._turn is not None:
@@ -238,3 +245,22 @@ class Child:
 
 def _cost_of(usage: UsageUpdate | None) -> float:
     return usage.cost.amount if usage is not None and usage.cost else 0.0
+
+
+async def gather_all(
+    work: Sequence[asyncio.Task[TeamAnswer]], *, stop_on_error: bool = False
+) -> list[TeamAnswer | DragomanError]:
+    """Wait for all; return answers and errors in order. If this is cancelled, all are, and it waits for their ends."""
+    try:
+        when = asyncio.FIRST_EXCEPTION if stop_on_error else asyncio.ALL_COMPLETED
+        await asyncio.wait(work, return_when=when)
+    finally:
+        for task in work:
+            task.cancel()
+        results = await asyncio.gather(*work, return_exceptions=True)
+    failures = [each for each in results if isinstance(each, BaseException)]
+    unexpected = [each for each in failures if not isinstance(each, DragomanError | asyncio.CancelledError)]
+    own = [each for each in failures if isinstance(each, DragomanError)]
+    for error in [*unexpected, *(own if stop_on_error else ())]:
+        raise error
+    return [each for each in results if isinstance(each, TeamAnswer | DragomanError)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ class EventLog:
         self.events: list[TeamEvent] = []
         self._on_event = on_event
         self._last_change = self._last_refusal = 0
+        self._listener: Callable[[], None] | None = None
 
     def add(self, kind: str, agent: str, *, by: str = "", text: str = "", path: str = "") -> None:
         """Add an event."""
@@ -40,9 +42,22 @@ class EventLog:
         if self._on_event is not None:
             self._on_event(event)
 
-    def skip_files(self, coordinator: FileCoordinator) -> None:
-        """Ignore what happened to files until now."""
+    def follow(self, coordinator: FileCoordinator, note: Callable[[], None]) -> None:
+        """Call `note` in this loop whenever something happens to files from now on."""
+        loop = asyncio.get_running_loop()
+
+        def listen() -> None:
+            loop.call_soon_threadsafe(note)
+
         self._last_change, self._last_refusal = coordinator.last_change, coordinator.last_refusal
+        self._listener = listen
+        coordinator.listeners.append(listen)
+
+    def unfollow(self, coordinator: FileCoordinator) -> None:
+        """Stop following; may be called again."""
+        if self._listener is not None:
+            coordinator.listeners.remove(self._listener)
+            self._listener = None
 
     def note_files(self, coordinator: FileCoordinator, name_of: Callable[[TreeMember | None], str | None]) -> None:
         """Add what happened to files since the last call; `name_of` returns the agent of a member, if it is ours."""

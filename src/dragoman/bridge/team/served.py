@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from dragoman.bridge.team import routes
 from dragoman.bridge.team.access import MakeGuard
@@ -15,10 +16,11 @@ from dragoman.bridge.team.child import Child
 from dragoman.bridge.team.client_questions import ClientQuestions
 from dragoman.bridge.team.client_workspace import ClientWorkspace
 from dragoman.bridge.team.events import TeamEvent
-from dragoman.bridge.team.routes import RouteRule
+from dragoman.bridge.team.handover import KEEPS
 from dragoman.bridge.team.targets import AgentTarget
-from dragoman.bridge.team.team import KEEPS, Team
+from dragoman.bridge.team.team import Team
 from dragoman.bridge.team.views import AnswerView, ChildViews, answers_text
+from dragoman.config.teams_section import ROUTES, TeamRule, TeamSection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.agent import Agent
 from dragoman.roles.agent.options import Option
@@ -52,9 +54,24 @@ class TeamSettings(msgspec.Struct, frozen=True, kw_only=True):
     agents: Mapping[str, AgentTarget]
     primary: str = ""
     route: str = routes.PRIMARY
-    rules: tuple[RouteRule, ...] = ()
+    rules: tuple[TeamRule, ...] = ()
     isolate: bool = False
     bounds: TeamBounds = TeamBounds()
+
+
+def settings_from_config(section: TeamSection) -> TeamSettings:
+    """Return the settings of a configured team."""
+    numbers = {name: int(value) for name, value in (("depth", section.depth), ("width", section.width)) if value}
+    budget = {name: value if name == "cost" else int(value) for name, value in section.budget.items()}
+    return TeamSettings(
+        name=section.name,
+        agents=section.agents,
+        primary=section.primary,
+        route=section.route or (routes.RULES if section.rules else routes.PRIMARY),
+        rules=section.rules,
+        isolate=section.isolate,
+        bounds=TeamBounds(**numbers, **budget),  # type: ignore[arg-type]
+    )
 
 
 # Returns the guard of an agent from its name, the folders of its session, and how to ask the client's user.
@@ -97,13 +114,13 @@ class ServedTeam:
                 Option.select(PRIMARY_OPTION, names, settings.primary or names[0], description="Who answers"),
                 Option.select(
                     ROUTE_OPTION,
-                    [each for each in routes.ROUTES if each != routes.RULES or settings.rules],
+                    [each for each in ROUTES if each != routes.RULES or settings.rules],
                     settings.route,
                     description="How an agent is chosen: the primary one, by rules, by the primary one's word, or all",
                 ),
             ],
             commands=[
-                AvailableCommand(name=name, description=what, **({"input": CommandInput(hint=hint)} if hint else {}))
+                AvailableCommand(name=name, description=what, input=CommandInput(hint=hint) if hint else UNSET)
                 for name, (what, hint) in COMMANDS.items()
             ],
         )

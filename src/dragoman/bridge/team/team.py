@@ -11,17 +11,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dragoman.bridge.team.access import ChildAccess, MakeGuard, Route, guarded_access, plain_access
-from dragoman.bridge.team.bounds import Budget, TeamBounds
-from dragoman.bridge.team.child import Child, OnUpdate
+from dragoman.bridge.team.bounds import Budget, TeamBounds, bound_error
+from dragoman.bridge.team.child import Child, OnUpdate, gather_all
 from dragoman.bridge.team.events import EventLog, TeamEvent
-from dragoman.bridge.team.messages import MAX_CHARACTERS, TeamAnswer, handover_blocks, message_blocks
+from dragoman.bridge.team.messages import MAX_CHARACTERS, TeamAnswer, message_blocks
 from dragoman.bridge.team.targets import AgentTarget, resolve_target
 from dragoman.errors import DragomanError, Kind, ProtocolError
 from dragoman.schema.content import ContentBlock
-from dragoman.store.contract import EntryKind
-from dragoman.store.replay import render_markdown
 
 if TYPE_CHECKING:
+    from dragoman.bridge.team.comparison import AgentRun
     from dragoman.bridge.team.worktrees import MergeResult, Worktree, Worktrees
     from dragoman.roles.agent.agent import Agent
     from dragoman.roles.client.callbacks import AskElicitation, AskPermission
@@ -32,14 +31,6 @@ if TYPE_CHECKING:
 
 # Shows a question to a child while it runs: the child, the text, and the one that asks.
 WatchAsk = Callable[[Child, str, Child | None], AbstractAsyncContextManager[Any]]
-
-# What the agent that hands over is asked for.
-SUMMARY_REQUEST = (
-    "Another agent takes over from you. Summarize for it in plain text: the task, what you did, what you found out, "
-    "what is still to be done, and what to be careful about. Change no files."
-)
-
-KEEPS = ("summary", "transcript")
 
 
 class Team:
@@ -98,13 +89,13 @@ class Team:
         self._route = route
         self._worktrees: Worktrees | None = None
         self._main: dict[str, Child] = {}
-        self._numbers = count(1)
+        self._counts: dict[str, int] = {}  # sessions of each agent so far
         self._messages = count(1)
         self._running: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
     async def __aenter__(self) -> Team:
-        self.log.skip_files(self.coordinator)
+        self.log.follow(self.coordinator, self.note_files)
         if self.isolate:
             from dragoman.bridge.team.worktrees import Worktrees
 
@@ -115,6 +106,24 @@ class Team:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def subset(self, agents: Sequence[str], *, isolate: bool) -> Team:
+        """Return a team of some of these agents, with the same policy and bounds."""
+        return Team(
+            self.cwd,
+            {name: self.agents[name] for name in agents},
+            name=self.name,
+            isolate=isolate,
+            bounds=self.bounds,
+            permission=self._permission,
+            approve=self._approve,
+            elicit=self._elicit,
+            guard=self._guard,
+            tools=False,
+            store=self.store,
+            on_update=self._on_update,
+            report=self.report,
+        )
 
     def agent(self) -> Agent:
         """Return an agent that serves such a team to any client, one team for each session: `team.agent().run()`."""
@@ -133,10 +142,11 @@ class Team:
         await asyncio.gather(*self._running, return_exceptions=True)
         await asyncio.gather(*(child.close() for child in self.children.values()), return_exceptions=True)
         self.note_files()
+        self.log.unfollow(self.coordinator)
         self.children.clear()
         self._main.clear()
         if self._worktrees is not None:
-            await self._worktrees.close()
+            await asyncio.shield(self._worktrees.close())
 
     # --- asking -----------------------------------------------------------------------------------------------
 
@@ -150,8 +160,7 @@ class Team:
         timeout: float | None = None,
     ) -> TeamAnswer:
         """Prompt an agent in its session of this team, wait for the end of its turn, and return its answer."""
-        child = await self.child(agent, asker)
-        return await self._ask_child(child, content, asker, on_update, timeout)
+        return await self._ask_child(await self.child(agent, asker), content, asker, on_update, timeout)
 
     async def tell(self, agent: str, text: str, *, sender: Child | None = None) -> None:
         """Send an agent a message, and do not wait for what it does with it."""
@@ -174,7 +183,7 @@ class Team:
         With `stop_on_error` the first error cancels the others and is raised.
         """
         if len(tasks) + sum(child.is_busy for child in self.children.values()) > self.bounds.width:
-            raise _bound_error(f"{len(tasks)} sessions at once are more than the width of this team", self.bounds.width)
+            raise bound_error(f"{len(tasks)} sessions at once are more than the width of this team", self.bounds.width)
         for agent, _ in tasks:
             self._known(agent)
 
@@ -188,6 +197,15 @@ class Team:
 
         work = [asyncio.create_task(run(agent, text)) for agent, text in tasks]
         return await gather_all(work, stop_on_error=stop_on_error)
+
+    async def race(self, prompt: str, among: Sequence[str] = (), *, until: str = "", rounds: int = 3) -> AgentRun:
+        """Let agents work on one prompt in worktrees of their own; return what the first did whose `until` passes.
+
+        Its work is on its branch; `merge_branch` brings it into the tree.
+        """
+        from dragoman.bridge.team.comparison import run_race
+
+        return await run_race(self, prompt, [self._known(name) for name in among or self.agents], until, rounds)
 
     async def _ask_child(
         self,
@@ -243,7 +261,7 @@ class Team:
         if callable(content):
             await child.open()
             content = content()
-            _log_message(child, asker)
+            child.log_message(asker)
         by = "user" if asker is None else f"agent {asker.id}"
         try:
             return await child.run(content, asker=asker, by=by, on_update=on_update or self._on_update, timeout=timeout)
@@ -266,12 +284,11 @@ class Team:
     async def child(self, agent: str, asker: Child | None = None) -> Child:
         """Return the session of an agent in this team; raise if the one that asks may not ask it."""
         self._known(agent)
-        child = self._main.get(agent)
         if asker is not None:
-            self._check_asker(asker, agent, child)
-        if child is None:
-            child = self._main[agent] = await self._new_child(agent)
-        return child
+            self._check_asker(asker, agent, self._main.get(agent))
+        if agent not in self._main:
+            self._main[agent] = await self._new_child(agent)
+        return self._main[agent]
 
     def _check_asker(self, asker: Child, agent: str, child: Child | None) -> None:
         if asker.name == agent:
@@ -283,20 +300,30 @@ class Team:
                 raise ProtocolError(Kind.INVALID_STATE, f"{agent} already waits for {asker.id}: {path} is a circle")
             waiting = waiting.waits_for
         if len(list(asker.chain)) >= self.bounds.depth + 1:
-            raise _bound_error(
+            raise bound_error(
                 "agents that wait for each other are as many as the depth of this team", self.bounds.depth
             )
 
     def _others(self, agent: str) -> str:
         return ", ".join(name for name in self.agents if name != agent)
 
+    async def open_child(self, agent: str) -> Child:
+        """Start another session of an agent, for the caller to close."""
+        child = await self._new_child(self._known(agent))
+        await child.open()
+        return child
+
+    async def ask_child(self, child: Child, content: str, *, timeout: float | None = None) -> TeamAnswer:
+        """Prompt a session and return its answer."""
+        return await self._ask_child(child, content, None, None, timeout)
+
     async def _new_child(self, agent: str) -> Child:
         if self._is_closed:
             raise ProtocolError(Kind.INVALID_STATE, "the team is closed")
         if len(self.children) >= self.bounds.width:
-            raise _bound_error("open sessions are as many as the width of this team", self.bounds.width)
-        taken = [child for child in self.children.values() if child.name == agent]
-        id = agent if not taken else f"{agent}-{next(self._numbers) + 1}"
+            raise bound_error("open sessions are as many as the width of this team", self.bounds.width)
+        number = self._counts[agent] = self._counts.get(agent, 0) + 1
+        id = agent if number == 1 else f"{agent}-{number}"
         child = Child(self, agent, id, self.agents[agent], self.cwd)
         self.children[id] = child
         try:
@@ -342,21 +369,11 @@ class Team:
 
         From now on it is the primary agent.
         """
-        if keep not in KEEPS:
-            raise ValueError(f"keep is one of {', '.join(KEEPS)}, not {keep!r}")
+        from dragoman.bridge.team.handover import hand_over
+
         if self._known(giver) == self._known(taker):
             raise ProtocolError(Kind.INVALID_PARAMS, f"{giver} cannot hand over to itself; name another agent")
-        before = self._main.get(giver)
-        if before is not None and before.session_id:
-            text = render_markdown(before.session.transcript)
-            files, plan = self.files_of(before), list(before.session.plan)
-            if keep == "summary":
-                text = (await self._ask_child(before, SUMMARY_REQUEST, None, None, None)).text
-            after = await self.child(taker)
-            await after.open()
-            after.session._preamble += handover_blocks(text, giver, before.session_id, plan, files, embeds=after.embeds)
-            if before.member is not None and after.member is not None:
-                self.coordinator.move_leases(before.member, after.member)
+        await hand_over(self, self._main.get(giver), taker, keep)
         self.primary = taker
         self.log.add("handed_over", taker, by=giver, text=keep)
 
@@ -411,6 +428,12 @@ class Team:
         """Bring the work of an agent into `cwd`, or none of it and the conflicts."""
         return await self.worktree(id).merge()
 
+    async def drop_branches(self, *, except_of: str | None) -> None:
+        """Remove the worktrees and branches of all agents but one."""
+        for id, worktree in list(self._worktrees.by_id.items() if self._worktrees is not None else ()):
+            if id != except_of:
+                await worktree.remove(keeps_branch=False)
+
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def cancel(self) -> None:
@@ -421,36 +444,6 @@ class Team:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def gather_all(
-    work: Sequence[asyncio.Task[TeamAnswer]], *, stop_on_error: bool = False
-) -> list[TeamAnswer | DragomanError]:
-    """Wait for all; return answers and errors in order. If this is cancelled, all are, and it waits for their ends."""
-    try:
-        when = asyncio.FIRST_EXCEPTION if stop_on_error else asyncio.ALL_COMPLETED
-        await asyncio.wait(work, return_when=when)
-    finally:
-        for task in work:
-            task.cancel()
-        results = await asyncio.gather(*work, return_exceptions=True)
-    failures = [each for each in results if isinstance(each, BaseException)]
-    unexpected = [each for each in failures if not isinstance(each, DragomanError | asyncio.CancelledError)]
-    own = [each for each in failures if isinstance(each, DragomanError)]
-    for error in [*unexpected, *(own if stop_on_error else ())]:
-        raise error
-    return [each for each in results if isinstance(each, TeamAnswer | DragomanError)]
-
-
-def _log_message(child: Child, sender: Child | None) -> None:
-    """Log in the session of the receiver who sent the prompt that follows."""
-    if sender is not None:
-        body = {"message": {"from": sender.id, "session": sender.session_id}}
-        child.session.log.append(EntryKind.MEMBER, body, actor=f"agent {sender.id}")
-
-
-def _bound_error(what: str, limit: int) -> ProtocolError:
-    return ProtocolError(Kind.RATE_LIMITED, f"{what}: {limit}", {"limit": limit})
 
 
 def _id_of(child: Child | None) -> str:

@@ -15,9 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from dragoman.config.paths import user_paths
 from dragoman.errors import Kind, ProtocolError
-from dragoman.ids import new_id
 
 # How long one git command may take: a large checkout on a slow disk. Seconds.
 GIT_TIMEOUT = 300.0
@@ -171,7 +169,8 @@ class Worktrees:
         except GitFailed:
             raise GitFailed(f"{root} has no commit yet", "commit something first, or do not isolate") from None
         base = await snapshot(root, head, f"the tree of the user, for {team}")
-        folder = os.path.join(user_paths().state, "worktrees", f"{_safe(team)}-{new_id()[:8]}")
+        # Not in the user's state folder, which agents may not write.
+        folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=f"dragoman-{_safe(team)}-")
         return cls(root, os.path.relpath(os.path.realpath(cwd), os.path.realpath(root)), base, _safe(team), folder)
 
     def find(self, id: str) -> Worktree:
@@ -185,14 +184,16 @@ class Worktrees:
         """Make the worktree of an agent, on a branch `dragoman/TEAM/AGENT`, or with a number if there is one."""
         path = os.path.join(self._folder, _safe(id))
         branch = await self._free_branch(f"dragoman/{self._team}/{_safe(id)}")
-        try:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            await git(self.root, "worktree", "add", "--quiet", "-b", branch, path, self.base)
-        except OSError as error:
-            raise GitFailed(f"the worktree of {id} cannot be made in {self._folder}", error.strerror or "") from None
-        except GitFailed as error:
-            raise GitFailed(f"the worktree of {id} cannot be made", error.message) from None
         worktree = self.by_id[id] = Worktree(self, path, branch)
+        adding = asyncio.ensure_future(git(self.root, "worktree", "add", "--quiet", "-b", branch, path, self.base))
+        try:
+            await asyncio.shield(adding)
+        except asyncio.CancelledError:
+            await asyncio.wait([adding])  # half a worktree could not be removed
+            raise
+        except GitFailed as error:
+            del self.by_id[id]
+            raise GitFailed(f"the worktree of {id} cannot be made", error.message) from None
         return worktree
 
     async def _free_branch(self, name: str) -> str:
@@ -209,10 +210,16 @@ class Worktrees:
 
     async def close(self, *, keeps_branches: bool = True) -> None:
         """Commit what is left in the worktrees to their branches, and remove the worktrees; drop empty branches."""
+        failures: list[GitFailed] = []
         for worktree in list(self.by_id.values()):
-            await worktree.commit("work of an agent")
-            has_changes = bool(await worktree.stats())
-            await self.remove(worktree, keeps_branch=keeps_branches and has_changes)
+            try:
+                await worktree.commit("work of an agent")
+                has_changes = bool(await worktree.stats())
+                await self.remove(worktree, keeps_branch=keeps_branches and has_changes)
+            except GitFailed as error:  # the other worktrees must go, too
+                failures.append(error)
+        if failures:  # what could not be committed stays where it is
+            raise GitFailed(f"the worktrees in {self._folder} could not be removed", failures[0].message)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -222,7 +229,8 @@ async def snapshot(folder: str, parent: str, message: str) -> str:
         env = {"GIT_INDEX_FILE": os.path.join(place, "index")}
         index = os.path.join(folder, (await git(folder, "rev-parse", "--git-path", "index")).decode().strip())
         if os.path.exists(index):
-            shutil.copyfile(index, env["GIT_INDEX_FILE"])  # it knows which files did not change
+            # It knows which files did not change. Its own time says which of them git has to look at again.
+            shutil.copy2(index, env["GIT_INDEX_FILE"])
         else:
             await git(folder, "read-tree", parent, env=env)
         await git(folder, "add", "--all", "--", ".", env=env)

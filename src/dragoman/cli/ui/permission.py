@@ -135,6 +135,7 @@ class PermissionUI:
     With `paths`, by the user's own policy, grants and audit log (raises ConfigFault when they cannot be used); without,
     by the table of modes alone, and nothing is stored. `policy` is a file that replaces the user's own. `yes` allows
     whatever would be asked. `host_decides`: a host has applied its policy already, so ask the user everything.
+    Where several agents work, `agent` is the name of this one, and `question_lock` lets only one of them ask at a time.
     `options` are those of WorkspaceAccess.
     """
 
@@ -150,6 +151,8 @@ class PermissionUI:
         mode: str | None = None,
         sandboxed: bool = False,
         host_decides: bool = False,
+        agent: str = "",
+        question_lock: asyncio.Lock | None = None,
         **options: Any,
     ) -> None:
         self.turn: ClientTurn | None = None
@@ -162,13 +165,14 @@ class PermissionUI:
         self._sandboxed = sandboxed
         self._host_decides = host_decides
         self._scopes = SCOPES if paths is not None else SCOPES[:2]
-        self._question_lock = asyncio.Lock()
+        self._question_lock = question_lock or asyncio.Lock()
+        self._asker = sanitize_line(agent) or "The agent"
         self.ready = asyncio.Event()  # cleared until the transcript is shown
         self.ready.set()
         self._no_open_question = asyncio.Event()
         self._no_open_question.set()
         ask = self._ask if yes or prompter is not None else None
-        guard_options: dict[str, Any] = {"ask": ask, "on_decision": self._show_refusal, "mode": mode}
+        guard_options: dict[str, Any] = {"ask": ask, "on_decision": self._show_refusal, "mode": mode, "agent": agent}
         if paths is not None:
             self.guard = Guard.for_user(paths, policy=policy, roots=[cwd], **guard_options)
         else:
@@ -283,7 +287,7 @@ class PermissionUI:
         """Return title, commands, files and changes; never only the title, which the agent can make up."""
         call = prompt.tool_call
         lines: list[QuestionPart] = [
-            StyledLine("The agent asks for permission:", "ask"),
+            StyledLine(f"{self._asker} asks for permission:", "ask"),
             StyledLine(sanitize_line(call.title or call.name or "a tool call"), "bold"),
         ]
         if prompt.reason:
@@ -301,7 +305,7 @@ class PermissionUI:
     def _workspace_use_lines(self, prompt: PermissionPrompt) -> list[QuestionPart]:
         question = prompt.questions[0]
         lines: list[QuestionPart] = [
-            StyledLine(f"The agent wants to {OPERATION_VERBS.get(question.operation, question.operation)}:", "ask"),
+            StyledLine(f"{self._asker} wants to {OPERATION_VERBS.get(question.operation, question.operation)}:", "ask"),
             StyledLine(self._resource_text(question), "bold"),
         ]
         if has_other_cwd(question):
