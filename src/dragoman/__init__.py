@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dragoman.bridge.team.bounds import TeamBounds as TeamBounds
+    from dragoman.bridge.team.team import Team as Team
     from dragoman.errors import AgentExited as AgentExited
     from dragoman.errors import ConnectionFailed as ConnectionFailed
     from dragoman.errors import DragomanError as DragomanError
@@ -82,6 +84,8 @@ _HOMES = {
     "SandboxUnavailable": "errors",
     "Session": "roles.agent.session",
     "StartFailed": "errors",
+    "Team": "bridge.team.team",
+    "TeamBounds": "bridge.team.bounds",
     "TerminalLogin": "roles.client.callbacks",
     "Tool": "roles.agent.turn_parts",
     "ToolCall": "session.toolcall",
@@ -127,6 +131,8 @@ __all__ = [
     "SandboxUnavailable",
     "Session",
     "StartFailed",
+    "Team",
+    "TeamBounds",
     "TerminalLogin",
     "Tool",
     "ToolCall",

@@ -153,3 +153,50 @@ def test_well_known_agents_are_found_on_the_path(tmp_path: Path) -> None:
         "qwen": ("qwen", "--acp"),
     }
     assert len({known.name for known in KNOWN_AGENTS}) == len(KNOWN_AGENTS)
+
+
+# --- teams ----------------------------------------------------------------------------------------------------
+
+
+TEAM = """\
+[agents.ev]
+command = "ev"
+
+[teams.web]
+agents = { plan = "ev", code = "codex --acp" }
+primary = "code"
+rules = [{ when = "review", to = "plan" }, { paths = ["*.rs"], to = "code" }]
+budget = { tokens = 5000, cost = 0.5 }
+depth = 2
+"""
+
+
+def test_a_team_is_an_agent_too() -> None:
+    found = parse_config(TEAM, "config.toml")
+    team = found.teams["web"]
+    assert (team.agents, team.primary, team.depth) == ({"plan": "ev", "code": "codex --acp"}, "code", 2)
+    assert [rule.to for rule in team.rules] == ["plan", "code"]
+    assert found.agents["web"].args[-3:] == ("team", "serve", "web")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[teams]\nweb = 1", "line 2: teams.web: a team is written as a table"),
+        ("[teams.web]", "agents must name at least one agent"),
+        ('[teams.web]\nagents = { a = "x" }\nprimary = "b"', "line 3: teams.web.primary: there is no agent 'b'"),
+        ('[teams.web]\nagents = { a = "x" }\nroute = "dice"', "must be one of primary, rules, ask, all"),
+        ('[teams.web]\nagents = { a = "x" }\nroute = "rules"', "needs rules"),
+        ('[teams.web]\nagents = { a = "x" }\nrules = [{ to = "a" }]', "a rule has `to`, and `when` or `paths`"),
+        ('[teams.web]\nagents = { a = "x" }\nrules = [{ to = "b", when = "x" }]', "there is no agent 'b'"),
+        ('[teams.web]\nagents = { a = "x" }\nbudget = { time = 1 }', "a budget has tokens, cost, turns"),
+        ('[teams.web]\nagents = { a = "web" }', "the team contains itself"),
+        ('[teams.a]\nagents = { x = "b" }\n[teams.b]\nagents = { x = "a" }', "the team contains itself"),
+        ('[agents.web]\ncommand = "x"\n[teams.web]\nagents = { a = "x" }', "there is an agent web too"),
+        ('[teams.web]\nagents = { "a b" = "x" }', "use letters, digits"),
+    ],
+)
+def test_a_team_that_cannot_be_used_is_named_with_its_line(text: str, fault: str) -> None:
+    with pytest.raises(ConfigFault) as caught:
+        parse_config(text, "config.toml")
+    assert fault in str(caught.value)

@@ -56,6 +56,7 @@ def test_every_example_is_tested() -> None:
         "serve_http",  # in test_remote_example.py
         "offer_tools",  # in test_mcp_examples.py
         "use_tools",
+        "team",
     }
     assert {path.stem for path in EXAMPLES.glob("*.py") if not path.stem.startswith("test_")} == tested
 
@@ -90,6 +91,12 @@ def test_the_proxy_changes_the_prompt_to_uppercase(tmp_path: Path) -> None:
     output = run(*example("ask"), *example("uppercase"), *example("echo"), cwd=tmp_path).stdout.splitlines()
     assert "You said: HELLO" in output[0]
     assert output[1] == "end_turn"
+
+
+def test_the_team_paints_what_it_planned(tmp_path: Path) -> None:
+    output = run(*example("team"), cwd=tmp_path).stdout
+    assert output == "painted the roof\npainted the door\ndoor.txt, roof.txt\n"
+    assert (tmp_path / "roof.txt").read_text() == "red"
 
 
 @pytest.mark.parametrize("dialect", ["v1", "banjo", "2025.1", "crow", "draft"])

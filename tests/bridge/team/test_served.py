@@ -213,7 +213,7 @@ async def test_a_cancel_of_the_client_stops_every_agent(tmp_path: Path) -> None:
 
 async def write(turn: Turn) -> str:
     """Write or read a file, as the prompt says: PATH TEXT, or PATH."""
-    path, _, text = turn.text.partition(" ")
+    path, _, text = str(getattr(turn.prompt[-1], "text", "")).partition(" ")  # before it, what a hand-over passed on
     try:
         if text:
             await turn.files.write(path, text)
