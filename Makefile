@@ -92,6 +92,7 @@ fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host ki
 interop: $(VENV)/.dev $(SDK) ## eleven real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop
 	$(BIN)/python -m interop.language_servers
+	$(BIN)/python -m interop.chains
 	$(if $(ONLY),,$(BIN)/python -m interop.installs)
 	$(BIN)/python -m interop.run $(if $(ONLY),$(foreach name,$(ONLY),--only $(name)))
 
