@@ -6,6 +6,7 @@ look like v1 clients, and v1 reads banjo's additions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -125,6 +126,18 @@ def served_dialect(name: str, versions: Sequence[int]) -> str:
             {"requested": asked, "supported": list(versions)},
         )
     return dialect_of_version(max(lower))
+
+
+# What an agent misses in an initialize of v1 if it speaks only v2: the name of the client under its v2 name.
+_MISSING_INFO = re.compile(r"\binfo\b")
+
+
+def asks_for_next_version(error: ProtocolError) -> bool:
+    """Return whether a refused initialize shows an agent of the next version: it says so, or misses `info`."""
+    if error.kind == Kind.UNSUPPORTED_VERSION:
+        return True
+    said = f"{error.message} {error.data}" if error.kind in (Kind.INVALID_PARAMS, Kind.INVALID_REQUEST) else ""
+    return _MISSING_INFO.search(said) is not None
 
 
 def dialect_of_agent(result: Any) -> str | None:

@@ -28,6 +28,18 @@ OWN_STATE: Final = "ownState"
 JOINED: Final = "joined"
 
 
+# Side data of an agent's capabilities that only our own end of its connection needs.
+_AGENT_NOTES: Final = frozenset({"noStdio", "noSessions"})
+
+
+def without_agent_notes(result: Object) -> Object:
+    """Return an agent's answer to initialize without what only the translator needs to know of the agent."""
+    capabilities = result.get("agentCapabilities")
+    if not isinstance(capabilities, dict) or not _AGENT_NOTES & side_data_of(capabilities).keys():
+        return result
+    return {**result, "agentCapabilities": with_side_data(capabilities, **dict.fromkeys(_AGENT_NOTES, ABSENT))}
+
+
 def get_member(message: Any, name: str) -> Any:
     """Return a member of a message; UNSET if it is absent."""
     return message.get(_camel_case(name), UNSET) if isinstance(message, dict) else getattr(message, name, UNSET)
@@ -37,9 +49,9 @@ def with_members(message: Any, **members: Any) -> Any:
     """Return a copy with other members; UNSET removes one."""
     if not isinstance(message, dict):
         return msgspec.structs.replace(message, **members)
-    members = {_camel_case(name): to_json(value) for name, value in members.items() if value is not UNSET}
-    rest = {name: value for name, value in message.items() if name not in {_camel_case(name) for name in members}}
-    return {**rest, **members}
+    names = {_camel_case(name) for name in members}
+    rest = {name: value for name, value in message.items() if name not in names}
+    return rest | {_camel_case(name): to_json(value) for name, value in members.items() if value is not UNSET}
 
 
 def side_data_of(message: Any) -> Object:

@@ -17,6 +17,7 @@ from dragoman.wire.frames import Oversize
 
 TIMEOUT = 20.0
 
+V2_CLOSES = {"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": {}}}
 CLOSES = {"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": {}}}}
 
 
@@ -209,7 +210,7 @@ def test_a_session_of_another_room_cannot_be_resumed() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("introduction", [CLOSES, {"protocolVersion": 1}])
+@pytest.mark.parametrize("introduction", [CLOSES, {"protocolVersion": 1}, V2_CLOSES])
 def test_a_detached_room_closes_its_session_and_open_requests(introduction: Any) -> None:
     async def scene(rooms: TwoRooms) -> None:
         await rooms.open_session(introduction)
@@ -225,7 +226,7 @@ def test_a_detached_room_closes_its_session_and_open_requests(introduction: Any)
         rooms.says("fs/read_text_file", {"sessionId": "a"}, id=1)  # it continues for a while
         rooms.says("session/update", {"sessionId": "a"})
         assert not leaving.done()
-        if introduction is CLOSES:
+        if introduction in (CLOSES, V2_CLOSES):
             closed = await rooms.answers({})
             assert (closed["method"], closed["params"]) == ("session/close", {"sessionId": "a"})
         assert (await rooms.next(rooms.process))["error"]["code"] == -32800

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.announced_calls import AnnouncedCalls
+from dragoman.dialect.draft.old_sessions import listed_cwd
 from dragoman.dialect.draft.terminal_buffer import BUFFER_LIMIT, TerminalBuffer
 from dragoman.dialect.emulator import (
     Deliver,
@@ -165,7 +166,7 @@ class ClientEmulator(Emulator):
     def load_session(self, params: Any) -> Flow:
         """Pass session/load; folder from memory, counts from replay (docs/protocol/dialect-matrix.md#load-results)."""
         known = self.sessions.find(params.session_id)
-        cwd = params.cwd or (known.cwd if known else self.settings.cwd)
+        cwd = params.cwd or (known.cwd if known else (yield from listed_cwd(params.session_id, self.settings.cwd)))
         row = self.sessions.get_or_add(params.session_id, cwd)
         row.message_count, row.last_speaker = 0, ""
         result = yield Pass(msgspec.structs.replace(params, cwd=cwd))

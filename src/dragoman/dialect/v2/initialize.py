@@ -137,12 +137,13 @@ def _lift_agent(tree: Object, has_login: bool) -> Object:
     if isinstance(session, dict):
         inner = dict(session)
         prompt, mcp = inner.pop("prompt", None), inner.pop("mcp", None)
-        mcp = mcp if isinstance(mcp, dict) else {}
+        mcp = dict(mcp) if isinstance(mcp, dict) else {}
+        has_stdio = _is_there(mcp.pop("stdio", None))
         lifted.put("loadSession", True)
         lifted.put("sessionCapabilities", {**inner, **{name: {} for name in _ALWAYS_SERVED}})
         lifted.put("promptCapabilities", _as_booleans(prompt, _PROMPT_KINDS))
         lifted.put("mcpCapabilities", {**_as_booleans(mcp, ("http", "acp"))})
-        if not _is_there(mcp.get("stdio")):
+        if not has_stdio:
             lifted.side_data[NO_STDIO] = True
     else:
         lifted.side_data[NO_SESSIONS] = True

@@ -71,7 +71,15 @@ def can_close_sessions(initialize_result: Raw | None) -> bool:
         found: Any = None if initialize_result is None else msgspec.json.decode(initialize_result)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
-    for member in ("agentCapabilities", "sessionCapabilities", "close"):
+    return any(_has_member(found, path) for path in CLOSE_CAPABILITIES)
+
+
+# Where an agent offers session/close, in v1 and in v2, where it comes with sessions.
+CLOSE_CAPABILITIES = (("agentCapabilities", "sessionCapabilities", "close"), ("capabilities", "session"))
+
+
+def _has_member(found: Any, path: tuple[str, ...]) -> bool:
+    for member in path:
         found = found.get(member) if isinstance(found, dict) else None
     return isinstance(found, dict) or found is True
 

@@ -227,7 +227,7 @@ class Dialer:
                 answer = await self._request_initialize(connection, self._initialize_params, timeout)
             except ProtocolError as error:
                 await connection.close()
-                if error.kind == Kind.UNSUPPORTED_VERSION and detect.NEXT_VERSION in names:
+                if detect.NEXT_VERSION in names and detect.asks_for_next_version(error):
                     names.sort(key=lambda each: each != detect.NEXT_VERSION)
                 elif error.kind not in NOT_UNDERSTOOD:
                     raise

@@ -219,5 +219,4 @@ def exported_form(connection: Connection) -> str:
     """Return the form in which an agent without MCP over ACP takes a server; "" if it takes none."""
     if connection.offers("agent.mcpCapabilities.http"):
         return McpForm.HTTP
-    side = side_data_of(getattr(connection.peer.capabilities, "mcp_capabilities", None))
-    return "" if side.get("noStdio") else McpForm.STDIO
+    return "" if side_data_of(connection.peer.capabilities).get("noStdio") else McpForm.STDIO

@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.dialect.dialects import load_dialect
 from dragoman.dialect.emulator import SessionIds
 from dragoman.dialect.narrow import NARROWED_METHODS
+from dragoman.dialect.side_data import without_agent_notes
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
@@ -180,7 +181,8 @@ class Relay:
             ends = connected.connection.dialect, json_values(raw_params), self.client.dialect
             for line in initialize_losses(*ends, connected.initialize_values):
                 self.report(line)
-        return initialize_answer(connected)
+        answer = initialize_answer(connected)
+        return answer if self.client.dialect.is_wide else without_agent_notes(answer)
 
     def _listen_to(self, agent: Connection) -> None:
         """Install the fastest tap for the agent's updates."""
