@@ -9,7 +9,7 @@ import sys
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from dragoman import Agent, Turn, WorkspaceAccess, connect
@@ -24,6 +24,8 @@ from dragoman.policy.redaction import Redactor
 from dragoman.roles.client.permission.audit_writer import AuditWriter
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.store.audit import AuditEntry, AuditLog
+from dragoman.workspace.coordination import FileCoordinator
+from dragoman.workspace.tree_member import TreeMember
 
 Figures = dict[str, float]
 
@@ -110,6 +112,38 @@ async def files(count: int, folder: Path) -> Figures:
     return free | {f"guarded_{name}": value for name, value in guarded.items()}
 
 
+async def coordination(count: int, folder: Path) -> Figures:
+    """What a lease and a compare add to each guarded write where two sessions use a tree: medians of three pairs."""
+    work = folder / "work"
+    work.mkdir()
+    (work / "a.txt").write_text(TEXT)
+    own = folder / "config" / "dragoman"
+    own.mkdir(parents=True)
+    (own / "policy.toml").write_text(RULES)
+    environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder / "config")}
+    guard = Guard.for_user(user_paths(environ), environ=environ, roots=[str(work)])
+    took: dict[bool, list[float]] = {False: [], True: []}
+    cpu: dict[bool, list[float]] = {False: [], True: []}
+    for is_coordinated in (False, True) * 3:
+        coordinator = FileCoordinator()
+        coordinator.join(TreeMember(lambda: "another agent", [str(work.resolve())]))
+        workspace = guard.workspace_access(coordinate=is_coordinated, coordinator=coordinator)
+        (work / "a.txt").write_text(TEXT)
+        started = process_time()
+        figures = await _talk(workspace, guard.request_permission, count, work, guard)
+        cpu[is_coordinated].append((process_time() - started) / count * 1e6)
+        took[is_coordinated].append(figures["write_us"])
+    await guard.close()
+    plain, coordinated = median(took[False]), median(took[True])
+    return {
+        "plain_us": plain,
+        "coordinated_us": coordinated,
+        "added_ratio": max(0.0, coordinated / plain - 1.0),
+        "added_cpu_us": median(cpu[True]) - median(cpu[False]),  # of a read and a write
+        "plain_cpu_us": median(cpu[False]),
+    }
+
+
 async def _talk(workspace: WorkspaceAccess, permission: Any, count: int, work: Path, guard: Guard | None) -> Figures:
     command = [sys.executable, "-m", "bench.peers.guarding", "--agent"]
     async with connect(command, workspace=workspace, permission=permission) as agent:
@@ -154,6 +188,8 @@ async def main() -> None:
             figures = decisions(count)
         case "audit":
             figures = await audit(count, folder)
+        case "coordination":
+            figures = await coordination(count, folder)
         case _:
             figures = await files(count, folder)
     print(json.dumps(figures))

@@ -382,8 +382,30 @@ async def test_what_a_command_appends_while_a_file_is_replaced_is_not_lost(
         for member in coordinator.members_at(str(tmp_path)):
             member.start_command("a server that runs on")
         await plan.read(file)
+        monkeypatch.setattr(atomic_write, "_lease_file", lambda target: None)  # as where the kernel has no leases
         monkeypatch.setattr(atomic_write, "rename", append_then_rename)
         error = await refusal(plan, file, "one\ntwo\n")
         assert "was written by a command at the same moment" in error.message
         assert file.read_text() == "one\nlate\n"
         assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+async def test_a_write_waits_for_a_command_that_has_the_file_open(tmp_path: Path, coordinator: FileCoordinator) -> None:
+    file, ready, go = tmp_path / "a.txt", tmp_path / "ready", tmp_path / "go"
+    file.write_text("one\n")
+    command = "exec 3>>a.txt; touch ready; while ! test -e go; do sleep 0.01; done; echo late >&3"
+    async with agents_on(tmp_path, "plan", "code", coordinator=coordinator) as (plan, code), asyncio.timeout(BOUND):
+        await plan.read(file)
+        running = asyncio.create_task(code.execute(command, tmp_path))
+        while not ready.exists():  # noqa: ASYNC110  (another process makes it)
+            await asyncio.sleep(0.01)
+        writing = asyncio.create_task(refusal(plan, file, "one\ntwo\n"))
+        while not any(each.name.startswith(".dragoman-") for each in tmp_path.iterdir()):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        go.touch()
+        assert (await writing).data["changedBy"] == "a command of code"  # type: ignore[index]
+        await running
+        assert file.read_text() == "one\nlate\n"
+        await plan.read(file)
+        await plan.write(file, "one\nlate\ntwo\n")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.txt", "go", "ready"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +19,10 @@ from dragoman.workspace.paths import PathTarget, Roots, file_error_data, find_ta
 # Non-blocking: opening a FIFO must not wait for a reader.
 _PROBE_FLAGS = os.O_WRONLY | os.O_NONBLOCK
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+# How long a write waits for a program that has the file open, and how often it looks. Seconds.
+CONTEST_WAIT, CONTEST_PAUSE = 2.0, 0.001
 
 
 class WriteResult(NamedTuple):
@@ -86,7 +91,7 @@ def write_file(
         if check is None:
             rename(target, name, target.name)
         elif is_contested:
-            _replace_contested(target, name, check)
+            _replace_contested(target, name, data, check)
         else:
             check(read_content(target, target.name))
             rename(target, name, target.name)
@@ -96,8 +101,61 @@ def write_file(
     return WriteResult(len(data), created=before is None)
 
 
-def _replace_contested(target: PathTarget, name: str, check: CheckContent) -> None:
-    """Replace a file that a command may be writing: keep the old file under a second name until it is sure."""
+def _replace_contested(target: PathTarget, name: str, data: bytes, check: CheckContent) -> None:
+    """Replace a file that a command may be writing, so that nothing that it writes is lost."""
+    fd = _lease_file(target)
+    if fd is None:  # there is no such file, or it cannot be leased
+        _replace_with_backup(target, name, check)
+        return
+    try:
+        # In place: a command that opens the file now waits for us, and would write to the old file after a rename.
+        check(_read_whole(fd))
+        written = 0
+        while written < len(data):
+            written += os.pwrite(fd, data[written:], written)
+        os.ftruncate(fd, len(data))
+    finally:
+        os.close(fd)  # this ends the lease, too
+    unlink(target, name)
+
+
+def _lease_file(target: PathTarget) -> int | None:
+    """Open a file alone: the kernel lets others wait until it is closed. None if that cannot be had.
+
+    Linux gives such a lease for a file of this user that nobody has open. A program that writes it is waited for.
+    """
+    import time
+
+    try:
+        fd = target.open(os.O_RDWR | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        import fcntl
+
+        # Not SIGIO, which would end this process when somebody waits for the file; this one is ignored.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        deadline = time.monotonic() + CONTEST_WAIT
+        while True:
+            try:
+                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+                return fd
+            except OSError as error:
+                if error.errno != errno.EAGAIN or time.monotonic() > deadline:
+                    raise
+            time.sleep(CONTEST_PAUSE)
+    except (OSError, ImportError, AttributeError):  # not Linux, another owner, or a program that keeps it open
+        os.close(fd)
+        return None
+
+
+def _read_whole(fd: int) -> bytes:
+    with open(os.dup(fd), "rb", buffering=0) as file:
+        return file.readall()
+
+
+def _replace_with_backup(target: PathTarget, name: str, check: CheckContent) -> None:
+    """Replace a file and look whether a command wrote to the old one meanwhile; then restore that."""
     backup = new_temporary_name()
     try:
         os.link(target.name, backup, src_dir_fd=target.directory, dst_dir_fd=target.directory, follow_symlinks=False)
@@ -121,7 +179,7 @@ def _replace_contested(target: PathTarget, name: str, check: CheckContent) -> No
 def read_content(target: PathTarget, name: str) -> bytes | None:
     """Return the content of a name in the folder of a target; None if there is no such file."""
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=target.directory)
+        fd = target.open_name(name, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     with open(fd, "rb", buffering=0) as file:

@@ -25,6 +25,9 @@ LEASE_WAIT = 20.0
 # Changes that are remembered for all sessions; older ones are attributed to another program.
 MAX_CHANGES = 10_000
 
+# How long a command waits for writes under way before it starts. A write takes milliseconds. Seconds.
+COMMAND_WAIT = 5.0
+
 # Locks for all files; two files may share one.
 _STRIPES = 64
 
@@ -39,6 +42,8 @@ class FileCoordinator:
         self.wait = wait
         self._clock = clock
         self._state_lock = threading.Lock()
+        self._plain_writes = threading.Condition()  # of files that no command can write
+        self._plain_write_count = 0
         self._stripes = [threading.Lock() for _ in range(_STRIPES)]
         self._leases = LeaseTable()
         self._by_root: dict[str, set[TreeMember]] = {}
@@ -187,10 +192,32 @@ class FileCoordinator:
         change = self._change_of(path, digest, seen is not None)
         raise self._refused(member, _stale_error(path, change, seen is not None))
 
-    def has_foreign_writers(self, member: TreeMember, path: str) -> bool:
-        """Tell whether a command may write this file right now, besides the workspace."""
+    @contextmanager
+    def plain_write(self, member: TreeMember, path: str) -> Iterator[bool]:
+        """Yield whether a command may write this file meanwhile; if not, none starts before the end of the block."""
         now = self._clock()
-        return member.is_shared and any(each.runs_command(now) for each in self.members_at(path))
+        with self._plain_writes:
+            is_contested = member.is_shared and any(each.runs_command(now) for each in self.members_at(path))
+            self._plain_write_count += not is_contested
+        try:
+            yield is_contested
+        finally:
+            if not is_contested:
+                with self._plain_writes:
+                    self._plain_write_count -= 1
+                    self._plain_writes.notify_all()
+
+    async def begin_command(self, member: TreeMember, key: object) -> None:
+        """Note that a command is about to run, after the writes that do not expect one."""
+        with self._plain_writes:
+            member.start_command(key)
+            is_busy = self._plain_write_count > 0
+        if is_busy and member.is_shared:
+            await asyncio.to_thread(self._wait_plain_writes)
+
+    def _wait_plain_writes(self) -> None:
+        with self._plain_writes:
+            self._plain_writes.wait_for(lambda: self._plain_write_count == 0, COMMAND_WAIT)
 
     def _change_of(self, path: str, digest: bytes, is_known: bool) -> Change | None:
         """Return the change that made a file what it is; a new one if it was not made through the workspace."""
@@ -310,12 +337,16 @@ class MemberFiles:
         self._coordinator.note_read(self.member, path, data)
 
     @contextmanager
-    def writing(self, contents: Sequence[tuple[str, bytes]]) -> Iterator[None]:
+    def writing(self, contents: Sequence[tuple[str, bytes]]) -> Iterator[bool]:
         """Write these files in the block; they are noted if it succeeds."""
-        with self._coordinator.locked([path for path, _ in contents]):
-            yield
+        coordinator, member = self._coordinator, self.member
+        with (
+            coordinator.locked([path for path, _ in contents]),
+            coordinator.plain_write(member, contents[0][0] if contents else "") as is_contested,
+        ):
+            yield is_contested
             for path, data in contents:
-                self._coordinator.note_written(self.member, path, data)
+                coordinator.note_written(member, path, data)
 
     def check(self, path: str, current: bytes | None) -> None:
         """Raise if this content may not be replaced."""
@@ -325,10 +356,6 @@ class MemberFiles:
     def compares(self) -> bool:
         """Whether the old content is needed before a write."""
         return self.member.is_shared
-
-    def is_contested(self, path: str) -> bool:
-        """Tell whether the file may change between the check and the write."""
-        return self._coordinator.has_foreign_writers(self.member, path)
 
 
 # All sessions of this process, unless a workspace has a coordinator of its own.

@@ -53,8 +53,11 @@ class FileTracker(Protocol):
         """Note the content of a file that was read."""
         ...
 
-    def writing(self, contents: Sequence[tuple[str, bytes]]) -> AbstractContextManager[None]:
-        """Return a block in which these files are written; note them at its end."""
+    def writing(self, contents: Sequence[tuple[str, bytes]]) -> AbstractContextManager[bool]:
+        """Return a block in which these files are written; note them at its end.
+
+        It gives whether another program may write them at the same moment.
+        """
         ...
 
     @property
@@ -64,10 +67,6 @@ class FileTracker(Protocol):
 
     def check(self, path: str, current: bytes | None) -> None:
         """Raise ProtocolError if this content, None if there is no file, must not be replaced."""
-        ...
-
-    def is_contested(self, path: str) -> bool:
-        """Tell whether another program may write the file at this moment."""
         ...
 
 
@@ -180,10 +179,9 @@ class Files:
             tracker = self._tracker
             if tracker is None:
                 return write_file(target, data, overwrite)
-            with tracker.writing([(target.path, data)]):
+            with tracker.writing([(target.path, data)]) as is_contested:
                 check = partial(tracker.check, target.path) if tracker.compares else None
-                contested = check is not None and tracker.is_contested(target.path)
-                return write_file(target, data, overwrite, check, is_contested=contested)
+                return write_file(target, data, overwrite, check, is_contested=is_contested)
 
         return with_target(self._roots, path, write, base=self._base, make_directories=create_directories)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -25,6 +26,9 @@ MAX_PATH = 4096
 
 # Walks when a name becomes a link between check and open; more often is an attack.
 MAX_ATTEMPTS = 8
+
+# How long a file that is being written is waited for, and how often it is tried. A write takes milliseconds. Seconds.
+OPEN_TIMEOUT, OPEN_PAUSE = 5.0, 0.0005
 
 # O_PATH needs only search permission, like an ordinary lookup; without it, read permission is needed.
 _DIRECTORY_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -142,8 +146,20 @@ class PathTarget:
 
     def open(self, flags: int, mode: int = 0o666) -> int:
         """Open the name, never a link; raises OSError."""
-        quiet = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
-        return os.open(self.name, flags | quiet, mode, dir_fd=self.directory)
+        return self.open_name(self.name, flags | os.O_NOCTTY, mode)
+
+    def open_name(self, name: str, flags: int, mode: int = 0o666) -> int:
+        """Open any name in the folder, never a link. A file that another session is writing is waited for."""
+        quiet = os.O_NOFOLLOW | os.O_CLOEXEC
+        deadline = 0.0
+        while True:
+            try:
+                return os.open(name, flags | quiet, mode, dir_fd=self.directory)
+            except BlockingIOError:  # leased: see atomic_write
+                deadline = deadline or time.monotonic() + OPEN_TIMEOUT
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(OPEN_PAUSE)
 
     def stat(self) -> os.stat_result | None:
         """Return the status of the name without following links; None if it does not exist."""

@@ -5,7 +5,7 @@ from outside.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -104,20 +104,35 @@ class TreeMembers:
 
     # --- commands and changes from outside --------------------------------------------------------------------
 
-    def follow_command(self, session_id: str, roots: Sequence[str], terminal: Terminal) -> None:
-        """Note that a command may write files until it ends."""
-        tracker = self.tracker(session_id, roots)
-        if tracker is not None:
-            tracker.member.start_command(terminal.id)
-            task = asyncio.get_running_loop().create_task(self._end_command(tracker.member, terminal))
+    @asynccontextmanager
+    async def starting_command(
+        self, session_id: str, roots: Sequence[str]
+    ) -> AsyncIterator[Callable[[Terminal], None]]:
+        """Start a command in the block, and pass its terminal to what the block gets: it may write until it ends."""
+        tracker, key = self.tracker(session_id, roots), object()
+        if tracker is None:
+            yield lambda terminal: None
+            return
+        member, started = tracker.member, []
+        await self._coordinator.begin_command(member, key)
+
+        def follow(terminal: Terminal) -> None:
+            started.append(terminal)
+            task = asyncio.get_running_loop().create_task(self._end_command(member, key, terminal))
             self._commands.add(task)
             task.add_done_callback(self._commands.discard)
 
-    async def _end_command(self, member: TreeMember, terminal: Terminal) -> None:
+        try:
+            yield follow
+        finally:
+            if not started:
+                member.end_command(key, self._coordinator.now())
+
+    async def _end_command(self, member: TreeMember, key: object, terminal: Terminal) -> None:
         await terminal.wait()
         if member.is_shared:  # attribute what it changed, while it is the only suspect
             await asyncio.to_thread(self._coordinator.settle_command, member)
-        member.end_command(terminal.id, self._coordinator.now())
+        member.end_command(key, self._coordinator.now())
 
     def _start_watch(self, session_id: str) -> None:
         if session_id in self._trackers and session_id not in self._watches:

@@ -352,19 +352,20 @@ class TerminalCalls:
             message = f"{self._max_terminals} terminals are open; release one first"
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_terminals})
         timeout = options.get("timeout")
-        terminal = await terminals.create(
-            argv[0],
-            argv[1:],
-            folder,
-            env,
-            int_or_none(params.output_byte_limit),
-            timeout / 1000 if isinstance(timeout, int | float) else None,
-            separate_streams=options.get("streams") is True,
-            is_resolved=True,
-            **pty,
-        )
+        async with self._workspace.members.starting_command(params.session_id, terminals.roots) as follow:
+            terminal = await terminals.create(
+                argv[0],
+                argv[1:],
+                folder,
+                env,
+                int_or_none(params.output_byte_limit),
+                timeout / 1000 if isinstance(timeout, int | float) else None,
+                separate_streams=options.get("streams") is True,
+                is_resolved=True,
+                **pty,
+            )
+            follow(terminal)
         self._workspace.access.remember_terminal(terminal)
-        self._workspace.members.follow_command(params.session_id, terminals.roots, terminal)
         return CreateTerminalResult(terminal_id=terminal.id, meta=side_data_meta(params, {"pid": terminal.pid}))
 
     def _pty_options(self, options: dict[str, Any]) -> dict[str, Any]:
