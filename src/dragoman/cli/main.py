@@ -24,6 +24,8 @@ COMMAND_PACKAGES = {
     "check": "check",
     "editors": "editors",
     "team": "team",
+    "compare": "team.compare",
+    "race": "team.race",
 }
 
 # Command to purpose. The purpose must fit into 80 columns after the name.
