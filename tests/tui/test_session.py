@@ -11,16 +11,6 @@ from tests.tui.window import ALT_UP, CTRL_C, CTRL_D, ENTER, ESC, SMALL, TAB, UP,
 SNAPSHOTS = Path(__file__).parents[1] / "data" / "tui"
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))  # the window shows the folder as ~/here
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    folder = tmp_path / "here"
-    folder.mkdir()
-    (folder / "notes.txt").write_text("a line to read\nthe old text\nthe end\n")
-    return folder
-
-
 def check_snapshot(name: str, shown: str) -> None:
     """Compare a screen with the one that is kept; a new one is written, and the test fails once."""
     file = SNAPSHOTS / f"{name}.txt"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -31,7 +30,7 @@ ENTER, ESC, TAB, UP, DOWN, CTRL_C, CTRL_D = "\r", "\x1b", "\t", "\x1b[A", "\x1b[
 PAGE_UP, PAGE_DOWN, ALT_UP = "\x1b[5~", "\x1b[6~", "\x1b[1;3A"
 
 # Longer than anything takes on a busy machine. Seconds.
-TIMEOUT = float(os.environ.get("TUI_TIMEOUT", "60"))
+TIMEOUT = 60.0
 
 # What differs from run to run: times of day, ages and durations.
 _VARYING = (
@@ -166,7 +165,9 @@ async def open_window(
         window = Window(app, screen, sink, pipe, size)
         task = asyncio.create_task(app.run())
         try:
-            await window.expect_that(lambda: "● live" in window.text or task.done(), "the first session")
+            await window.expect_that(
+                lambda: task.done() or (app.tab is not None and app.tab.state != "starting"), "the session"
+            )
             yield window
         finally:
             app.quit()

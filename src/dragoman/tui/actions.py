@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.chat import colon_commands
 from dragoman.cli.connect.options import SessionOptions
-from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.cli.ui.rows import peer_line
 from dragoman.tui import texts
 from dragoman.tui.keys import WRITE, help_rows
 from dragoman.tui.overlays import Item, Page, Picker
@@ -145,13 +145,13 @@ class Actions:
             for at, tab in enumerate(app.tabs)
         ]
         for place in app.session_list.places:
-            where = sanitize_line(place.name) or texts.LOCAL
+            where = peer_line(place.name) or texts.LOCAL
             for listed in place.sessions:
                 if app.find_tab(listed) is None:
-                    agent = sanitize_line(listed.summary.agent or "")
+                    agent = peer_line(listed.summary.agent or "")
                     about = f"{agent} · {where} · {short_age(listed.summary.updated_at)}"
                     opener = self._run_after_close(_session_opener(app, listed))
-                    items.append(Item(sanitize_line(listed.title), about, opener))
+                    items.append(Item(peer_line(listed.title), about, opener))
         app.session_list.refresh()
         app.overlay = Picker(texts.OPEN_TITLE, items, empty=texts.NO_SESSIONS)
 
@@ -161,13 +161,13 @@ class Actions:
         items = []
         for agent in agents_by_name(app.options).values():
             open_local = self._run_after_close(_options_opener(app, sessions.local_options(agent)))
-            items.append(Item(sanitize_line(agent.name), sanitize_line(shlex.join(agent.argv)), open_local))
+            items.append(Item(peer_line(agent.name), peer_line(shlex.join(agent.argv)), open_local))
         for place in sessions.places:
             if place.host is not None:
                 for name in place.agents or ("",):
                     options = sessions.host_options(place.host, name)
                     opener = self._run_after_close(_options_opener(app, options))
-                    items.append(Item(sanitize_line(name or place.name), sanitize_line(place.name), opener))
+                    items.append(Item(peer_line(name or place.name), peer_line(place.name), opener))
         app.overlay = Picker(texts.NEW_TITLE, items, empty=texts.NO_AGENTS)
 
     def pick_history(self) -> None:
@@ -175,7 +175,7 @@ class Actions:
         app = self._app
         prompts = list(dict.fromkeys(reversed(app.history.texts())))[:MAX_HISTORY_ITEMS]
         items = [
-            Item(sanitize_line(" ".join(text.split())), "", self._run_after_close(_prompt_setter(app, text)))
+            Item(peer_line(" ".join(text.split())), "", self._run_after_close(_prompt_setter(app, text)))
             for text in prompts
         ]
         app.overlay = Picker(texts.HISTORY_TITLE, items)

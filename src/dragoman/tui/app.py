@@ -21,6 +21,7 @@ from dragoman.roles.client.follow import Location
 from dragoman.tui import texts
 from dragoman.tui.actions import Actions
 from dragoman.tui.composer import candidates, create_composer
+from dragoman.tui.flow.message import MessageText
 from dragoman.tui.flow.parts import PictureBlock
 from dragoman.tui.flow.view import Position, VisibleRow
 from dragoman.tui.follow import FilePane
@@ -254,10 +255,15 @@ class TuiApp:
         tab = self.tab
         if tab is not None:
             tab.is_unread = False
-            # Text that is held back, because its word may go on, is shown if nothing follows.
             last = tab.flow.blocks[-1].content if tab.flow.blocks else None
-            if getattr(last, "is_waiting", False) and tab.is_running:
-                asyncio.get_running_loop().call_later(TICK, self.request_frame)
+            if isinstance(last, MessageText) and last.is_waiting:
+                asyncio.get_running_loop().call_later(TICK, self._flush_message, last, last.version)
+
+    def _flush_message(self, message: MessageText, version: int) -> None:
+        """Show text that was held back because its word may go on, if nothing followed."""
+        if message.is_waiting and message.version == version:
+            message.flush()
+            self.request_frame()
 
     async def _tick(self) -> None:
         while True:
@@ -398,7 +404,8 @@ class TuiApp:
         background = [asyncio.create_task(self.session_list.run()), asyncio.create_task(self._tick())]
         try:
             with suppress(EOFError, OSError):  # the terminal was closed
-                await self._application.run_async()
+                if not self.is_quitting:
+                    await self._application.run_async()
         finally:
             self.is_quitting = True
             for task in (*background, *self._background):

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping
 
 from dragoman.cli.ui.highlight import CodeStyler
-from dragoman.cli.ui.rows import Piece, Row, clip_pieces, clip_text, pad_pieces, two_sides
-from dragoman.cli.ui.terminal import sanitize_line, without_question_bar
+from dragoman.cli.ui.rows import Piece, Row, clip_pieces, clip_text, pad_pieces, peer_line, two_sides
+from dragoman.cli.ui.terminal import without_question_bar
 from dragoman.config.private_files import open_regular
 
 # A larger file is not shown in the pane. Bytes.
@@ -62,7 +62,7 @@ class FilePane:
     def rows(self, width: int, height: int, cwd: str) -> list[Row]:
         """Return exactly so many rows."""
         self._read()
-        name = without_question_bar(sanitize_line(self.path.removeprefix(cwd.rstrip("/") + "/")))
+        name = without_question_bar(peer_line(self.path.removeprefix(cwd.rstrip("/") + "/")))
         head = Row(two_sides([(f" {name}", "bold")], [(f"line {self.line} ", "dim")], width), "title")
         if self._error:
             rows = [head, Row([(f" {clip_text(self._error, width - 1)}", "dim")])]
@@ -99,4 +99,4 @@ class FilePane:
             return
         self._error = ""
         lines = text.split("\n")
-        self._lines = [without_question_bar(sanitize_line(line.expandtabs(4)))[:2000] for line in lines]
+        self._lines = [peer_line(line.expandtabs(4))[:2000] for line in lines]

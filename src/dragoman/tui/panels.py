@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from dragoman.cli.ui.rows import Piece, Row, clip_text, pad_pieces, two_sides
-from dragoman.cli.ui.terminal import sanitize_line, without_question_bar
+from dragoman.cli.ui.rows import Piece, Row, clip_text, pad_pieces, peer_line, two_sides
 from dragoman.tui import texts
 from dragoman.tui.flow.parts import plan_rows
 from dragoman.tui.session_list import ListedSession, Place
@@ -39,10 +38,10 @@ def session_rows(places: Sequence[Place], tabs: Sequence[Tab], width: int, heigh
     rows = [PanelRow(Row(two_sides([(texts.SESSIONS, "dim")], need, width)))]
     share = max(3, (height - 1) // max(1, len(places)) - 1)
     for place in places:
-        name = sanitize_line(place.name) if place.name else texts.LOCAL
+        name = peer_line(place.name) if place.name else texts.LOCAL
         rows.append(PanelRow(Row([(clip_text(name, width), "dim bold")])))
         if place.error:
-            rows.append(PanelRow(Row([(clip_text(f" {sanitize_line(place.error)}", width), "red")])))
+            rows.append(PanelRow(Row([(clip_text(f" {peer_line(place.error)}", width), "red")])))
         elif not place.sessions:
             rows.append(PanelRow(Row([(f" {texts.NO_SESSIONS}", "dim")])))
         for listed in place.sessions[: share - 1]:
@@ -65,7 +64,7 @@ def session_key(tab: Tab) -> tuple[str, str] | None:
 def _session_row(listed: ListedSession, tab: Tab | None, width: int) -> Row:
     state = tab_state(tab) if tab is not None else "awake" if listed.is_awake else ""
     sign, style = STATE_SIGNS.get(state, ("○" if tab is None else "●", "dim" if tab is None else "green"))
-    title = tab.title if tab is not None else without_question_bar(sanitize_line(listed.title))
+    title = tab.title if tab is not None else peer_line(listed.title)
     people = f"{listed.members}⚇ " if listed.members > 1 else ""
     age: list[Piece] = [(f" {people}{short_age(listed.summary.updated_at)}", "dim")]
     left: list[Piece] = [(f" {sign} ", style), (title, "bold" if tab is not None else "")]
@@ -108,7 +107,7 @@ def _change_rows(tab: Tab, width: int) -> list[Row]:
     rows = [Row(two_sides([(texts.CHANGES, "dim")], total, width))]
     cwd = (tab.opened.cwd if tab.opened is not None else "").rstrip("/") + "/"
     for path, added, removed in changes[:MAX_ITEMS]:
-        name = without_question_bar(sanitize_line(path.removeprefix(cwd)))
+        name = peer_line(path.removeprefix(cwd))
         counts = _counts(added, removed)
         room = width - sum(len(text) for text, _ in counts) - 1
         rows.append(Row(two_sides([(name if len(name) <= room else f"…{name[1 - room :]}", "")], counts, width)))
@@ -129,12 +128,12 @@ def _member_rows(tab: Tab, width: int) -> list[Row]:
     rows = [Row([(texts.HERE, "dim")])]
     has_own = False
     for member in presence.members[:MAX_ITEMS]:
-        user, state = sanitize_line(str(member.get("user", ""))), str(member.get("state", ""))
+        user, state = peer_line(str(member.get("user", ""))), str(member.get("state", ""))
         is_own = user == presence.user and not has_own
         has_own |= is_own
         doing = " you" if is_own else {"typing": " types…", "idle": " idle", "away": " away"}.get(state, "")
         sign = ("○ ", "dim") if state in ("idle", "away") else ("● ", "cyan" if is_own else "green")
-        role: list[Piece] = [(sanitize_line(str(member.get("role", ""))), "dim")]
+        role: list[Piece] = [(peer_line(str(member.get("role", ""))), "dim")]
         rows.append(Row(two_sides([sign, (user, ""), (doing, "dim")], role, width)))
     return [*rows, Row()]
 

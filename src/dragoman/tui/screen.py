@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.chat.line_editor import usage_text
 from dragoman.cli.connect import settings
-from dragoman.cli.ui.rows import Piece, Row, clip_pieces, clip_text, pieces_width, two_sides
-from dragoman.cli.ui.terminal import sanitize_line, without_question_bar
+from dragoman.cli.ui.rows import Piece, Row, clip_pieces, clip_text, peer_line, pieces_width, two_sides
+from dragoman.cli.ui.terminal import without_question_bar
 from dragoman.tui import texts
 from dragoman.tui.flow.view import Position, VisibleRow, mark_words, restyle
 from dragoman.tui.overlays import MAX_LIST_WIDTH, Picker
@@ -75,10 +75,10 @@ class ScreenParts:
         host = tab.options.host
         presence = tab.opened.presence if tab.opened is not None else None
         initials = " ".join(
-            sanitize_line(str(member.get("user", "?")))[:1].upper() + ("…" if member.get("state") == "typing" else "")
+            peer_line(str(member.get("user", "?")))[:1].upper() + ("…" if member.get("state") == "typing" else "")
             for member in (presence.members if presence is not None else [])[:6]
         )
-        where = f"{sanitize_line(host.display_name)}  " if host is not None else ""
+        where = f"{peer_line(host.display_name)}  " if host is not None else ""
         return f"{where}{tab.folder}{f'  {initials}' if initials else ''}"
 
     # --- the body -----------------------------------------------------------------------------------------------
@@ -220,8 +220,8 @@ class ScreenParts:
         if not prompts or (tab.state == STARTING and not tab.waiting):
             return []
         user, text = prompts[0]
-        who = f"{sanitize_line(user)}: " if user else ""
-        one_line = without_question_bar(sanitize_line(" ".join(text.split())))
+        who = f"{peer_line(user)}: " if user else ""
+        one_line = without_question_bar(peer_line(" ".join(text.split())))
         row: list[Piece] = [(f" {texts.waiting(len(prompts))}  ", "dim"), (who, "bold"), (one_line, "")]
         return [Row(clip_pieces(row, width))]
 
@@ -262,7 +262,7 @@ class ScreenParts:
             f"policy: {policy}" if policy != "default" else "",
             usage_text(session),
         ]
-        return [without_question_bar(sanitize_line(fact)) for fact in facts if fact]
+        return [peer_line(fact) for fact in facts if fact]
 
     def _status_end(self, tab: Tab | None) -> list[Piece]:
         keys = [text for key, text in texts.STATUS_KEYS.items() if key in self._app.status_keys]

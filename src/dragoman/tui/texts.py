@@ -22,8 +22,6 @@ QUESTION_KEYS = {
     "a": "always",
     "n": "no",
 }
-QUESTION_WAITS = "wait a moment"
-QUESTION_WRITE = "Tab: back to the prompt"
 QUESTION_TAB = "Tab: answer"
 WRONG_KEY = "press one of these keys; Tab goes to the prompt"
 
@@ -34,7 +32,6 @@ NOT_FOUND = "not found"
 NO_LOCATION = "the agent named no file here"
 NO_EDITOR = "set EDITOR to open files"
 START_AGAIN = "the next prompt starts the agent again"
-EARLIER = "earlier messages: scroll up to load them"
 
 KIND_LABELS = {
     "read": "Read",

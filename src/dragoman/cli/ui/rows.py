@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dragoman.cli.ui.terminal import char_width, without_question_bar
+from dragoman.cli.ui.terminal import char_width, sanitize_line, without_question_bar
 
 Piece = tuple[str, str]  # text and style
 
@@ -31,6 +31,11 @@ class Row:
 
     def __repr__(self) -> str:
         return f"Row({self.text!r})"
+
+
+def peer_line(text: str) -> str:
+    """Return text of a peer as one line that neither acts on the terminal nor imitates a question."""
+    return without_question_bar(sanitize_line(text))
 
 
 def text_width(text: str) -> int:

@@ -12,8 +12,8 @@ from msgspec import UNSET
 from dragoman.cli.ui.ansi import ansi_lines
 from dragoman.cli.ui.diff import FileDiff, change_counts, compare_texts, diff_rows
 from dragoman.cli.ui.format import format_count
-from dragoman.cli.ui.rows import Piece, Row, RowWriter, clip_pieces, pieces_width, two_sides, wrap_text
-from dragoman.cli.ui.terminal import sanitize, sanitize_line, without_question_bar
+from dragoman.cli.ui.rows import Piece, Row, RowWriter, clip_pieces, peer_line, pieces_width, two_sides, wrap_text
+from dragoman.cli.ui.terminal import sanitize, without_question_bar
 from dragoman.cli.ui.turn_view import STATUS_SIGNS, content_text
 from dragoman.schema.base import to_json
 from dragoman.schema.content import TextContent
@@ -149,7 +149,7 @@ class ToolCard:
     def _subject(self, label: str) -> str:
         """Return what the call is about: its title without a first word that repeats the label."""
         call = self.call
-        title = without_question_bar(sanitize_line(call.title or call.name or call.tool_call_id))
+        title = peer_line(call.title or call.name or call.tool_call_id)
         first, _, rest = title.partition(" ")
         if rest and first.lower().rstrip(":") in (label.lower(), call.kind, "execute"):
             title = rest
@@ -177,7 +177,7 @@ class ToolCard:
         elif self._seconds is not None and self._seconds >= 0.1 and call.kind == "execute":
             facts.append([(texts.format_seconds(self._seconds), "dim")])
         if self.decision:
-            facts.append([(sanitize_line(self.decision), "dim")])
+            facts.append([(peer_line(self.decision), "dim")])
         return [piece for at, fact in enumerate(facts) if fact for piece in ([(" · ", "faint")] if at else []) + fact]
 
     def _body(self, options: RenderOptions, is_open: bool) -> list[Row]:
@@ -217,7 +217,7 @@ class ToolCard:
         return _limit(rows, FAILURE_ROWS, is_open, keeps_end=has_failed)
 
     def _relative_path(self, path: str) -> str:
-        return without_question_bar(sanitize_line(path.removeprefix(self._cwd.rstrip("/") + "/")))
+        return without_question_bar(peer_line(path.removeprefix(self._cwd.rstrip("/") + "/")))
 
 
 def is_terminal(block: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from msgspec import UNSET
 
-from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.cli.ui.rows import peer_line
 from dragoman.cli.ui.turn_view import content_text
 from dragoman.schema import update as updates
 from dragoman.schema.content import ImageContent, TextContent
@@ -170,10 +170,10 @@ class Flow:
         self.add_note(f"{update.title}{more}", style)
 
     def _add_mode(self, update: updates.CurrentModeUpdate) -> None:
-        self.add_note(f"mode is now {sanitize_line(update.current_mode_id)}")
+        self.add_note(f"mode is now {peer_line(update.current_mode_id)}")
 
     def _add_compaction(self, update: updates.CompactionUpdate) -> None:
-        self.add_note(f"the agent shortens its context: {sanitize_line(str(update.status)).replace('_', ' ')}")
+        self.add_note(f"the agent shortens its context: {peer_line(str(update.status)).replace('_', ' ')}")
 
     # --- history ------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Flow:
             elif entry.kind == EntryKind.TURN_ENDED:
                 self._end_logged_turn(entry.value)
             elif entry.kind == EntryKind.AGENT_EXITED:
-                self.add_note(f"the agent exited: {sanitize_line(str(entry.value.get('message', '')))}", "yellow")
+                self.add_note(f"the agent exited: {peer_line(str(entry.value.get('message', '')))}", "yellow")
             elif entry.kind == EntryKind.LOST:
                 self.add_note(f"entry {entry.seq} is lost", "yellow")
         self._time = ""
@@ -197,7 +197,7 @@ class Flow:
         self.end_turn()
         error, reason = body.get("error"), body.get("stopReason")
         if isinstance(error, dict):
-            self.add_note(f"the turn failed: {sanitize_line(str(error.get('message', '')))}", "yellow")
+            self.add_note(f"the turn failed: {peer_line(str(error.get('message', '')))}", "yellow")
         elif reason not in (None, "end_turn"):
             self.add_note(f"the turn ended: {str(reason).replace('_', ' ')}", "yellow")
 
@@ -249,4 +249,4 @@ def _prompt_text(block: Any) -> str:
     if isinstance(block, TextContent):
         return block.text
     uri = getattr(block, "uri", None) or getattr(getattr(block, "resource", None), "uri", None)
-    return f"\n[{sanitize_line(str(uri))}]" if isinstance(uri, str) else f"\n{content_text(block)}"
+    return f"\n[{peer_line(str(uri))}]" if isinstance(uri, str) else f"\n{content_text(block)}"

@@ -7,8 +7,8 @@ from time import monotonic
 
 from dragoman.cli.ui.format import format_size
 from dragoman.cli.ui.markdown import Markdown
-from dragoman.cli.ui.rows import Piece, Row, RowWriter, wrap_text
-from dragoman.cli.ui.terminal import sanitize, sanitize_line
+from dragoman.cli.ui.rows import Piece, Row, RowWriter, peer_line, wrap_text
+from dragoman.cli.ui.terminal import sanitize
 from dragoman.tui import texts
 from dragoman.tui.flow.block import RenderOptions
 
@@ -47,13 +47,15 @@ class MessageText:
         self._writer = RowWriter(1)
         self._markdown: Markdown | None = None
         self._cut = Cut(MAX_SHOWN)
-        self._has_split_word = False
+        self._has_split_word = False  # whether a word was shown before it was complete
+        self._is_flushed = True
 
     # --- content ------------------------------------------------------------------------------------------------
 
     def add(self, text: str) -> None:
         """Add a chunk."""
         self._parts.append(text)
+        self._is_flushed = False
         self.size += len(text)
         self.version += 1
         if len(self._parts) >= self._fed + JOIN_AFTER:
@@ -79,8 +81,13 @@ class MessageText:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the end of the text is held back, and the next frame can show it."""
-        return self._is_streaming and self._markdown is not None and not self._has_split_word and bool(self._parts)
+        """Whether the end of the text may be held back."""
+        return self._is_streaming and not self._is_flushed
+
+    def flush(self) -> None:
+        """Show what is held back with the next frame, because nothing came for a while."""
+        self._is_flushed = True
+        self.version += 1
 
     def copy_text(self) -> str:
         """Return the whole text."""
@@ -105,7 +112,7 @@ class MessageText:
         cut = Cut(MAX_OPEN if is_open else MAX_SHOWN)
         text = cut.take(self.copy_text()) + cut.note()
         head: list[Piece] = [(f"{self._time} ", "dim")] if self._time else []
-        head.append((sanitize_line(self._author) or texts.YOU, "bold"))
+        head.append((peer_line(self._author) or texts.YOU, "bold"))
         body = wrap_text(sanitize(text.strip("\n")), width - 2)
         return [Row(head), *(Row([("│ ", "you"), *row.pieces]) for row in body)]
 
@@ -130,7 +137,7 @@ class MessageText:
         self._feed(text)
         if not self._is_streaming:
             self._finish_markdown()
-        elif self._markdown is not None and (not text or self._cut.word_length > MAX_HELD_WORD):
+        elif self._markdown is not None and (self._is_flushed or self._cut.word_length > MAX_HELD_WORD):
             self._markdown.flush_partial()
             self._has_split_word = True
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.cli.ui.rows import Row, clip_text, wrap_text
-from dragoman.cli.ui.terminal import sanitize, sanitize_line
+from dragoman.cli.ui.rows import Row, clip_text, peer_line, wrap_text
+from dragoman.cli.ui.terminal import sanitize
 from dragoman.cli.ui.turn_view import STATUS_SIGNS, content_text
 from dragoman.schema.content import ImageContent
 from dragoman.tui.flow.block import RenderOptions
@@ -65,7 +65,7 @@ def plan_rows(entries: Sequence[tuple[str, str]], width: int) -> list[Row]:
     for status, text in entries:
         style = {"completed": "dim", "in_progress": "bold"}.get(status, "")
         sign = (f"{PLAN_SIGNS.get(status, '○')} ", STATUS_SIGNS.get(status, ("", "dim"))[1])
-        rows.append(Row([sign, (clip_text(sanitize_line(text), width - 2), style)]))
+        rows.append(Row([sign, (clip_text(peer_line(text), width - 2), style)]))
     return rows
 
 
@@ -77,7 +77,7 @@ class PictureBlock:
     def __init__(self, content: ImageContent) -> None:
         self.version = 0
         self.picture = Picture(content.data, content.mime_type)
-        self._description = content_text(content)
+        self._description = peer_line(content_text(content))
 
     def render(self, options: RenderOptions, is_open: bool) -> list[Row]:
         """Return the rows: the description, and below it the cells of the picture."""

@@ -13,8 +13,8 @@ from time import monotonic
 
 from dragoman.cli.ui.diff import change_counts, compare_texts, diff_rows
 from dragoman.cli.ui.key_prompt import KeyChoice, Prompter, QuestionPart, TextChange
-from dragoman.cli.ui.rows import Piece, Row, clip_pieces, clip_text, pieces_width, wrap_text
-from dragoman.cli.ui.terminal import QUESTION_BAR, OutputStream, sanitize, sanitize_line, without_question_bar
+from dragoman.cli.ui.rows import Piece, Row, clip_pieces, clip_text, peer_line, pieces_width, wrap_text
+from dragoman.cli.ui.terminal import QUESTION_BAR, OutputStream, sanitize
 from dragoman.tui import texts
 
 # How long a question must be on the screen without a key before one answers it. Longer than the pause between two keys
@@ -102,7 +102,7 @@ class Question:
         rows: list[list[Piece]] = [[]]
         for at, choice in enumerate(self.choices):
             label = texts.QUESTION_KEYS.get(choice.key) if choice.key not in ("n",) else choice.meaning
-            named = without_question_bar(sanitize_line(choice.name))
+            named = peer_line(choice.name)
             text = label or (f"{choice.meaning}: {named}" if named else choice.meaning)
             key = (f" {choice.key} ", "key" if is_focused else "dim")
             pieces: list[Piece] = [
@@ -126,7 +126,7 @@ class Question:
 def _part_rows(part: QuestionPart, width: int) -> list[Row]:
     if isinstance(part, TextChange):
         diff = compare_texts(part.old, part.new)
-        head: list[Piece] = [(sanitize_line(part.path.rpartition("/")[2]), "dim"), ("  ", ""), *change_counts(diff)]
+        head: list[Piece] = [(peer_line(part.path.rpartition("/")[2]), "dim"), ("  ", ""), *change_counts(diff)]
         return [Row(clip_pieces(head, width)), *diff_rows(diff, width)]
     rows = wrap_text(_visible_blanks(sanitize(part.text)), width, part.style)
     if len(rows) > MAX_LINE_ROWS:

@@ -19,7 +19,8 @@ from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.connect.prompt import build_prompt
 from dragoman.cli.messages import as_agent_exit, error_text
 from dragoman.cli.ui.permission import PermissionUI
-from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, sanitize_line, without_question_bar
+from dragoman.cli.ui.rows import peer_line
+from dragoman.cli.ui.terminal import StyledLine, TerminalOutput
 from dragoman.errors import DragomanError
 from dragoman.roles.client.follow import Location
 from dragoman.store.summary import looks_like_id
@@ -88,15 +89,17 @@ class Tab:
             record = self.opened.record
             previous = record.previous if record is not None else None
             known = self.session.title or (previous.title if previous is not None else None) or self._first_prompt
-            named = record.name if record is not None and not looks_like_id(record.name or "") else None
-            return without_question_bar(sanitize_line(named or known or self.agent_name))
-        return sanitize_line(self.options.agent.name)
+            named = previous.name if previous is not None else record.name if record is not None else None
+            if named and looks_like_id(named):
+                named = None
+            return peer_line(named or known or self.agent_name)
+        return peer_line(self.options.agent.name)
 
     @property
     def agent_name(self) -> str:
         """The name of the agent."""
         info = self.opened.agent.info if self.opened is not None else None
-        return sanitize_line((info.title or info.name) if info else self.options.agent.name)
+        return peer_line((info.title or info.name) if info else self.options.agent.name)
 
     @property
     def is_asking(self) -> bool:
@@ -176,8 +179,9 @@ class Tab:
         if is_first:
             flow.blocks = self.flow.blocks if not opened.history else []
         flow.add_history(opened.history)
-        flow.end_message()
         presence = opened.presence
+        if presence is None:
+            flow.end_message()  # on a host, the turn may go on
         if presence is not None:
             presence.on_status_change = self._on_change
             presence.on_own_turn = self._begin_own_turn
@@ -321,7 +325,7 @@ class Tab:
         reason = turn.stop_reason
         if reason not in (None, "end_turn"):
             self.flow.end_turn(self.session.tool_calls)
-            self._show_note(f"the turn ended: {sanitize_line(str(reason)).replace('_', ' ')}", "yellow")
+            self._show_note(f"the turn ended: {peer_line(str(reason)).replace('_', ' ')}", "yellow")
 
     def _begin_own_turn(self) -> None:
         """Show our prompt where its turn begins: turns of other members may have come before."""
@@ -374,7 +378,7 @@ class Tab:
 
     def show_line(self, text: str, style: str = "dim") -> None:
         """Show one line."""
-        self._show_note(sanitize_line(text), style)
+        self._show_note(peer_line(text), style)
 
     def show_lines(self, lines: Iterable[StyledLine]) -> None:
         """Show several lines."""
@@ -407,4 +411,4 @@ class Tab:
     def folder(self) -> str:
         """The folder of the session, with ~ for the home folder."""
         cwd, home = self.folder_path, os.path.expanduser("~")
-        return sanitize_line(f"~{cwd[len(home) :]}" if cwd == home or cwd.startswith(f"{home}/") else cwd)
+        return peer_line(f"~{cwd[len(home) :]}" if cwd == home or cwd.startswith(f"{home}/") else cwd)
