@@ -73,10 +73,15 @@ def main(arguments: list[str]) -> int:
     from dragoman.engine.loop import run as run_loop
     from dragoman.roles.client.callbacks import is_login_run, run_agent_login
     from dragoman.roles.proxy.chain import exit_code
+    from dragoman.roles.proxy.hop_recorder import VARIABLE
     from dragoman.transport.stdio import stdio
 
     if is_login_run(os.environ) and chain.agent_command:
         return run_loop(run_agent_login(chain.agent_command, os.environ))
+
+    recording = os.environ.pop(VARIABLE, "")  # not for the chains inside this one
+    if recording:
+        chain.record_behind(recording)
 
     async def serve() -> int:
         return exit_code(await chain.serve(stdio(), report=_report))

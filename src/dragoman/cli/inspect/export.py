@@ -13,6 +13,7 @@ from dragoman.inspect.analyze import Analyzer
 from dragoman.inspect.event import RecordedEvent
 from dragoman.inspect.reader import RecordingEnd, RecordingReader
 from dragoman.inspect.redaction import RecordingRedactor
+from dragoman.roles.proxy.hop_recorder import hop_path
 from dragoman.transport.recording.format import Header, end_line, frame_line, gap_line, header_line
 from dragoman.transport.recording.recorder import check_not_source, open_replacement
 
@@ -24,7 +25,8 @@ With --keep-secrets, secrets stay in the copy.
 
 --html makes one self-contained page: the messages as arrows between client and
 agent, with turns and tool calls, search, filters, and the JSON of each message.
---with adds the recording from behind a proxy.
+--with adds the recording from behind a proxy. The hops of a chain, which stand
+next to the file, are added by themselves, with one lane for each component.
 
 exit codes: 0 done, 1 a file cannot be read or written, 2 wrong usage.
 
@@ -46,17 +48,19 @@ def main(name: str, arguments: list[str]) -> int:
     parser = Parser(name, "FILE [OPTIONS]", "Copy a recording, without secrets.", EPILOG)
     parser.add_argument("file", metavar="FILE", help="a recording")
     parser.add_flag("--html", "write one HTML page")
-    parser.add_value("--with", "FILE", "html: add the recording from behind the proxy", dest="second_file")
+    parser.add_value("--with", "FILE", "html: add the recording from behind the proxy", dest="others", repeated=True)
     parser.add_value("--out", "FILE", "output file (standard output); never the recording itself")
     parser.add_value("--title", "TEXT", "html: title of the page")
     add_dialect_option(parser)
     parser.add_flag("--keep-secrets", "do not remove secrets")
     options, _ = parser.read(arguments)
-    paths = [options.file, *([options.second_file] if options.second_file else [])]
+    paths = [options.file, *options.others]
     if "-" in paths:
         parser.error("export reads a recording twice; give a file, not standard input")
-    if options.second_file and not options.html:
+    if options.others and not options.html:
         parser.error("--with needs --html")
+    if options.html and not options.others:
+        paths += hop_files(options.file)
     if options.out:
         check_not_source(options.out, paths)
     redactor = None if options.keep_secrets else collect_secrets(paths)
@@ -72,6 +76,14 @@ def main(name: str, arguments: list[str]) -> int:
     else:
         _write(options.out, copy_lines(options.file, redactor))
     return 0
+
+
+def hop_files(path: str) -> list[str]:
+    """Return the recordings of the other hops of a chain, in order."""
+    found: list[str] = []
+    while os.path.isfile(following := hop_path(path, len(found) + 2)):
+        found.append(following)
+    return found
 
 
 def collect_secrets(paths: list[str]) -> RecordingRedactor:

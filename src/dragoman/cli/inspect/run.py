@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from dragoman.cli.parser import Parser
@@ -17,6 +18,10 @@ unchanged, with stderr, signals and the agent's exit code; recording never slows
 down or breaks the connection. A recording contains everything, secrets too:
 only you can read the file (mode 0600). To share it, make a copy with `dragoman
 inspect export`.
+
+If the command is `dragoman conduct`, the messages between all components of the
+chain are recorded, too: talk.hop-2.ndjson, talk.hop-3.ndjson and so on.
+`inspect export talk.ndjson --html` shows them side by side.
 
 An existing file is never overwritten: each start of the agent gets its own
 recording, talk.ndjson, then talk-2.ndjson, talk-3.ndjson and so on. Without
@@ -44,6 +49,7 @@ def main(name: str, arguments: list[str]) -> int:
     from dragoman.config.paths import new_recording_path
     from dragoman.inspect.stdio_pump import exit_like_agent, pump_stdio
     from dragoman.policy.message_secrets import FrameRedactor
+    from dragoman.roles.proxy.hop_recorder import VARIABLE
     from dragoman.transport.recording.recorder import Recorder
 
     sys.setswitchinterval(SWITCH_INTERVAL)
@@ -51,6 +57,7 @@ def main(name: str, arguments: list[str]) -> int:
     if recorder.path != options.out and not options.quiet:
         note = f"{options.out} exists; " if options.out else ""
         _report(f"{note}recording to {recorder.path}")
+    os.environ[VARIABLE] = os.path.abspath(recorder.path)  # a chain records its other hops
     reason = "the agent could not be started"
     status: int | None = None
     try:

@@ -1,6 +1,6 @@
 """One self-contained HTML page that shows a recording as a sequence of messages between lifelines.
 
-Shows one recording, or two of one conversation (before and behind a proxy). All text of a peer is in one block of JSON
+Shows one recording, or several of one conversation (the hops of a chain). All text of a peer is in one block of JSON
 that cannot end its element; the script writes it with textContent only. The page's policy forbids other scripts and all
 requests.
 """
@@ -26,7 +26,7 @@ MAX_SHOWN = 64 * 1024
 
 
 def render_page(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) -> str:
-    """Return the page of one recording, or of the two sides of a proxy, the client's first."""
+    """Return the page of one recording, or of the hops of a chain, the client's first."""
     data = encode_for_script(page_data(hops, title))
     style, script = _read_asset("style.css"), _read_asset("script.js")
     policy = f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'"
@@ -82,12 +82,19 @@ def page_data(hops: Sequence[tuple[Header, list[RecordedEvent]]], title: str) ->
         "command": " ".join(first.command),
         "start": first.start,
         "redacted": first.redacted,
-        "lines": ["Client", "Agent"] if len(hops) == 1 else ["Client", "Proxy", "Agent"],
+        "lines": _lanes([header for header, _ in hops]),
         "rows": rows,
         "turns": list(turns.values()),
         "calls": [_call_data(call, hop, row_of) for hop, call in calls.values()],
         "sessions": list(sessions),
     }
+
+
+def _lanes(headers: Sequence[Header]) -> list[str]:
+    """Return the names of the components, the client first; each recording is between two of them."""
+    last = headers[-1].between[1] if len(headers[-1].between) == 2 else "Agent"
+    inner = [header.between[0] if header.between else "Proxy" for header in headers[1:]]
+    return ["Client", *inner, last]
 
 
 def _turn_data(turn: RecordedTurn) -> dict[str, Any]:

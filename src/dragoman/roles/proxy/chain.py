@@ -18,6 +18,7 @@ from dragoman.roles.client.callbacks import is_login_run, run_agent_login
 from dragoman.roles.client.dial import Dialer, parse_command
 from dragoman.roles.proxy.component import Component, InProcessProxy
 from dragoman.roles.proxy.conductor import START_TIMEOUT, Conductor
+from dragoman.roles.proxy.hop_recorder import HopRecorder
 from dragoman.roles.proxy.proxy import Proxy
 from dragoman.roles.proxy.relay import Relay, write_stderr
 from dragoman.transport.base import FrameConsumer, Transport, WrappedTransport
@@ -49,8 +50,11 @@ class Chain:
         name: str = "chain",
         start_timeout: float = START_TIMEOUT,
         wrap: Callable[[Transport, str], Transport] | None = None,
+        record: str | os.PathLike[str] | None = None,
     ) -> None:
-        """`wrap` may put something around the transport of each component, such as a recorder; it gets its name."""
+        """`record` is a file for the messages between the client and the first component; those of the other hops are
+        recorded next to it. `wrap` may put something around the transport of each component; it gets its name.
+        """
         self.name = name
         self.peer = name
         self._proxies = list(proxies)
@@ -59,10 +63,16 @@ class Chain:
         self._agent_dialect = agent_dialect
         self._start_timeout = start_timeout
         self._wrap = wrap
+        self._record = None if record is None else os.path.abspath(record)
+        self._first_hop = 1
         self._components()  # find mistakes now
         for dialect in (client_dialect, agent_dialect):
             if dialect not in ("auto", *DIALECT_NAMES):
                 raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(DIALECT_NAMES)}")
+
+    def record_behind(self, path: str) -> None:
+        """Record every hop but the first one, whose recording is this file."""
+        self._record, self._first_hop = path, 2
 
     @property
     def agent_command(self) -> list[str]:
@@ -150,6 +160,9 @@ class Chain:
     ) -> Conductor:
         dialer = self._dialer(report, stderr)
         options: dict[str, Any] = {} if self._wrap is None else {"wrap": self._wrap}
+        if self._record is not None:
+            path, first = self._record, self._first_hop
+            options["record"] = lambda names: HopRecorder(path, names, report, first)
         return Conductor(
             transport,
             self._components(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, Protocol
@@ -13,6 +14,9 @@ from dragoman.roles.proxy.functions import ProxyFunctions
 from dragoman.roles.proxy.relay import Relay
 
 OnExit = Literal["fail", "restart", "bypass"]
+
+# Programs whose name does not say what they run.
+_INTERPRETER = re.compile(r"python[\d.]*|node|bun|deno|ruby|perl|bash|sh|uv|uvx|npx")
 
 ON_EXIT: tuple[OnExit, ...] = ("fail", "restart", "bypass")
 
@@ -69,6 +73,9 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
         """Its name, or that of its program."""
         if self.name:
             return self.name
-        if isinstance(self.proxy, str | Sequence):
-            return os.path.basename(self.command[0])
-        return self.proxy.name
+        if not isinstance(self.proxy, str | Sequence):
+            return self.proxy.name
+        program, *arguments = self.command
+        scripts = [word for word in arguments if not word.startswith("-")]
+        is_script = _INTERPRETER.fullmatch(os.path.basename(program)) and scripts
+        return os.path.basename(scripts[0] if is_script else program)

@@ -21,6 +21,7 @@ from dragoman.roles.proxy.call import Call
 from dragoman.roles.proxy.component import Component
 from dragoman.roles.proxy.ends import AgentEnd, LinkEnd
 from dragoman.roles.proxy.functions import ProxyFunctions
+from dragoman.roles.proxy.hop_recorder import HopRecorder
 from dragoman.roles.proxy.last_answers import LastAnswers
 from dragoman.roles.proxy.link import INITIALIZE_METHODS, Link, Params
 from dragoman.roles.proxy.process_proxy import ProxyProcess
@@ -64,10 +65,12 @@ class Conductor:
         stderr: Callable[[bytes], None],
         wrap: Callable[[Transport, str], Transport] = lambda transport, _: transport,
         start_timeout: float = START_TIMEOUT,
+        record: Callable[[Sequence[str]], HopRecorder] | None = None,
     ) -> None:
         """Without a `dialer` the chain is itself a proxy: its successor is behind the transport.
 
-        `wrap` may put a recorder around the transport of each component that has a process.
+        `wrap` may put something around the transport of each component that has a process. `record` gets the names of
+        all components and returns a recorder of the messages between them.
         """
         self._report = report
         self._stderr = stderr
@@ -98,6 +101,8 @@ class Conductor:
             self._stations.append(LinkEnd("the successor", self._client_link, is_wrapped=True))
         else:
             self._stations.append(AgentEnd(dialer, partial(self._pass_on, last), self._fail, report))
+        names = ["Client", *(component.label for component in components), "Successor" if self._is_proxy else "Agent"]
+        self._recorder = None if record is None else record(names)
 
     def _open_station(self, number: int, component: Component, wrap: Callable[[Transport, str], Transport]) -> Station:
         name = f"proxy {number} ({component.label})"
@@ -123,6 +128,8 @@ class Conductor:
             await self._stop()
             for close in self._closers:
                 await close()
+            if self._recorder is not None:
+                self._recorder.close("the chain ended")
             await self.client.close()
         assert self.client.failure is not None
         return self.client.failure
@@ -136,10 +143,12 @@ class Conductor:
         self, index: int, receiver: Side, method: str, params: Params, call: Call | None, frame: bytes | None = None
     ) -> Awaitable[None] | None:
         """Send a message of one component to the next that takes it."""
-        stations, step = self._stations, 1 if receiver is Side.AGENT else -1
+        stations, source, step = self._stations, index, 1 if receiver is Side.AGENT else -1
         index += step
         while not (station := stations[index]).takes(receiver, method):
             index += step
+        if self._recorder is not None:
+            call = self._recorder.record(source, index, receiver, method, params, call)
         return station.send(receiver, method, params, call, frame)
 
     def _route(

@@ -43,6 +43,7 @@ class Header(msgspec.Struct, kw_only=True, omit_defaults=True):
     start: str = ""
     epoch: int = 0  # microseconds since 1970; aligns two recordings of one conversation
     redacted: bool = False
+    between: list[str] = []  # the two components of a chain whose messages these are
 
 
 class RecordedLine(msgspec.Struct, gc=False):

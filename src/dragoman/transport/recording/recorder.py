@@ -58,6 +58,7 @@ class Recorder:
         command: Sequence[str],
         report: Callable[[str], None],
         redact: Callable[[bytes], bytes] = lambda frame: frame,
+        between: Sequence[str] = (),
     ) -> None:
         """`redact` gets each frame before it is written, in the thread of the writer."""
         self._redact = redact
@@ -73,7 +74,9 @@ class Recorder:
         self._splitters = {way: TrafficSplitter() for way in TRAFFIC}
         now = time.time_ns() // 1000
         self._start = time.monotonic_ns() // 1000
-        self._header = header_line(_build_header(command, now))
+        header = _build_header(command, now)
+        header.between = list(between)
+        self._header = header_line(header)
         self._thread = threading.Thread(target=self._run_writer, name="recorder", daemon=True)
         self._thread.start()
 
