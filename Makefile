@@ -102,6 +102,7 @@ interop: $(VENV)/.dev $(SDK) ## eleven real agents and a real client, installed 
 	$(BIN)/python -m pytest tests/interop
 	$(BIN)/python -m interop.language_servers
 	$(BIN)/python -m interop.chains
+	$(BIN)/python -m interop.team
 	$(if $(ONLY),,$(BIN)/python -m interop.installs)
 	$(BIN)/python -m interop.run $(if $(ONLY),$(foreach name,$(ONLY),--only $(name)))
 

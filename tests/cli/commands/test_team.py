@@ -117,7 +117,8 @@ def test_ctrl_c_stops_all_agents_and_removes_the_worktrees(repository: Path) -> 
     assert process.returncode == 130
     assert "interrupted; all agents are stopped" in said
     assert git(repository, "worktree", "list").count("\n") == 1
-    assert "dragoman/" not in git(repository, "branch")
+    branches = git(repository, "branch", "--format=%(refname:short)").split()
+    assert branches == ["main"], [git(repository, "show", "--stat", branch) for branch in branches]
 
 
 def test_a_team_of_the_config_is_an_agent_like_any_other(repository: Path, tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ async def _run_git(
             stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C on the terminal must not leave half a worktree
         )
     except FileNotFoundError:
         raise GitFailed("worktrees need git", "install git, or work without isolate") from None
