@@ -1,8 +1,9 @@
 """The answers of the fake model: a pure function from a conversation to a reply.
 
-The user's words hold an order, `[[say TEXT]]`, `[[write PATH TEXT]]`, `[[run COMMAND]]`, `[[slow SECONDS]]` or
-`[[recall]]`; agents wrap prompts in much else, so it may stand anywhere. The last order counts. Above are the four
-spellings of model providers, which read their requests into a Conversation and write a Reply out.
+The user's words hold an order, `[[say TEXT]]`, `[[write PATH TEXT]]`, `[[run COMMAND]]`, `[[slow SECONDS]]`,
+`[[recall]]` or `[[drive FOLDER TEXT]]` (open a session of another agent and prompt it); agents wrap prompts in much
+else, so it may stand anywhere. The last order counts. Above are the four spellings of model providers, which read their
+requests into a Conversation and write a Reply out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-ORDER = re.compile(r"\[\[(say|write|run|slow|recall)(?: ([^\]]*))?\]\]")
+ORDER = re.compile(r"\[\[(say|write|run|slow|recall|drive)(?: ([^\]]*))?\]\]")
 
 # Names that tools for writing files and for running commands have in the agents we know, in lower case.
 WRITERS = ("write_file", "write", "create", "create_file")
@@ -82,6 +83,8 @@ def answer(conversation: Conversation) -> Reply:
     at, verb, rest = _order(conversation)
     after = conversation.said[at + 1 :]
     results = [said.text for said in after if said.who == "tool"]
+    if verb == "drive" and len(results) < 2:
+        return _drive(conversation, rest, results)
     if results:
         return say(f"The tool answered: {results[-1][:QUOTED]}")
     return _ACTS[verb](conversation, rest)
@@ -98,6 +101,17 @@ def _order(conversation: Conversation) -> tuple[int, str, str]:
         if said.who == "user" and (found := ORDER.findall(said.text)):
             return at, *found[-1]
     return len(conversation.said), "none", ""
+
+
+def _drive(conversation: Conversation, rest: str, results: list[str]) -> Reply:
+    """Call the tools of `dragoman mcp`: first `open` in a folder, then `prompt` with the session that it answered."""
+    folder, _, text = rest.partition(" ")
+    found = re.search(r'"session"\s*:\s*"([^"]+)"', results[0].replace('\\"', '"')) if results else None
+    wanted = "prompt" if results else "open"
+    tool = next((each for each in conversation.tools if each.name.lower().endswith(f"_{wanted}")), None)
+    if tool is None or (results and found is None):
+        return say(f"I cannot {wanted}; tools: {[each.name for each in conversation.tools]}, results: {results}")
+    return Reply(call=Call(tool.name, {"session": found[1], "text": text} if found else {"cwd": folder}))
 
 
 def _say(_: Conversation, text: str) -> Reply:
