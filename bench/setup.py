@@ -64,7 +64,7 @@ def environment() -> dict[str, str]:
 def prepare() -> Kinds:
     """Install what is missing and say how to run each kind."""
     py = _environment("py", [PY_SDK, *PY_SERVER], key=" ".join((PY_SDK, *PY_SERVER)))
-    wanted = ["--editable", f"{ROOT}[host]", "ruff", "ty"]
+    wanted = ["--editable", f"{ROOT}[host,mcp]", "ruff", "ty"]
     ours = _environment("ours", wanted, key=(ROOT / "pyproject.toml").read_text())
     node, npm = _node(py)
     named = {

@@ -6,6 +6,7 @@ The bare time of a call is that of the same call by the SDK's own client, to the
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -16,17 +17,21 @@ from mcp import Client, StdioServerParameters
 from dragoman import Agent, Turn
 from dragoman.schema.mcp import McpServer
 from dragoman.testing import connect_in_memory
+from dragoman.transport.base import Transport
+from dragoman.transport.memory import memory_pair
 
 Figures = dict[str, float]
 
 WARM = 20
+STARTS = (0.2, 0.4, 0.6, 0.8)  # seconds until a server answers; those of npm and PyPI take 0.4 to 3
 SERVER = str(Path(__file__).parents[2] / "tests" / "mcp" / "bare_server.py")
 COMMAND = (sys.executable, "-S", SERVER)
 
 
-def entry(number: int = 0) -> McpServer:
-    """Return the entry of the server."""
-    return McpServer(name=f"bare{number}", command=COMMAND[0], args=list(COMMAND[1:]), env=[])
+def entry(number: int = 0, delay: float = 0.0) -> McpServer:
+    """Return the entry of the server; with a delay it does not answer before."""
+    late = ["late", str(delay)] if delay else []
+    return McpServer(name=f"bare{number}", command=COMMAND[0], args=[*COMMAND[1:], *late], env=[])
 
 
 async def bare_time(count: int) -> float:
@@ -41,6 +46,28 @@ async def bare_time(count: int) -> float:
     return median(times[WARM:])
 
 
+class BareClient:
+    """A client that only reads frames, so that its own work is not counted."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def result(self, id: int, method: str, params: dict[str, Any]) -> Any:
+        """Send a request and return its result; allow what is asked meanwhile, for good."""
+        self._send({"id": id, "method": method, "params": params})
+        while True:
+            for frame in await self._transport.receive():
+                assert isinstance(frame, bytes)
+                if b'"session/request_permission"' in frame:
+                    outcome = {"outcome": "selected", "optionId": "allow_always"}
+                    self._send({"id": json.loads(frame)["id"], "result": {"outcome": outcome}})
+                elif b'"method"' not in frame:
+                    return json.loads(frame)["result"]
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._transport.send(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+
 async def agent_time(count: int) -> float:
     """Return the seconds of a call through an agent that was allowed to make it, in the middle."""
     agent, times = Agent("caller"), list[float]()
@@ -52,37 +79,39 @@ async def agent_time(count: int) -> float:
             await turn.tools.call("bare0", "echo", {"text": "hello"})
             times.append(perf_counter() - started)
 
-    def allow(params: Any) -> str:
-        return "allow_always"
-
-    async with connect_in_memory(agent, permission=allow) as remote:
-        session = await remote.open_session("/", mcp_servers=[entry()])
-        async with session.prompt("go") as turn:
-            async for _ in turn:
-                pass
+    ours, theirs = memory_pair()
+    connection = agent.start_connection(theirs)
+    client = BareClient(ours)
+    info = {"name": "bench", "version": "1"}
+    await client.result(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info})
+    server = {"name": "bare0", "command": COMMAND[0], "args": list(COMMAND[1:]), "env": []}
+    session = (await client.result(2, "session/new", {"cwd": "/", "mcpServers": [server]}))["sessionId"]
+    await client.result(3, "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
+    await connection.close()
     return median(times[WARM:])
 
 
-async def opening_time(servers: int) -> float:
-    """Return the seconds of session/new with so many servers; the SDK is imported before."""
+async def opening_time(delays: Sequence[float]) -> float:
+    """Return the seconds of session/new with servers that take so long to start; the SDK is imported before."""
     async with connect_in_memory(Agent("opener")) as remote:
         await remote.open_session("/", mcp_servers=[entry()])
+        servers = [entry(number, delay) for number, delay in enumerate(delays)]
         started = perf_counter()
-        await remote.open_session("/", mcp_servers=[entry(number) for number in range(servers)])
+        await remote.open_session("/", mcp_servers=servers)
         return perf_counter() - started
 
 
 async def main(work: dict[str, Any]) -> Figures:
     """Run the work and return its figures."""
     bare, through = await bare_time(work["count"]), await agent_time(work["count"])
-    one = median([await opening_time(1) for _ in range(3)])
-    four = median([await opening_time(4) for _ in range(3)])
+    slowest = median([await opening_time(STARTS[-1:]) for _ in range(3)])
+    four = median([await opening_time(STARTS) for _ in range(3)])
     return {
         "bare_us": bare * 1e6,
         "call_us": through * 1e6,
         "call_ratio": through / bare,
         "four_ms": four * 1e3,
-        "four_ratio": four / one,
+        "four_ratio": four / slowest,
     }
 
 

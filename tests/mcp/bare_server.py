@@ -187,6 +187,8 @@ def misbehave() -> None:
     """Do what the fault says, before the first message."""
     if FAULT == "hang":
         time.sleep(600)
+    if FAULT == "late":
+        time.sleep(float(ARGUMENT))
     if FAULT == "noise":
         for _ in range(1000):
             print("starting up, please wait")

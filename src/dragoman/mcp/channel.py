@@ -29,6 +29,9 @@ _STOP_TIMEOUTS = StopTimeouts(eof=2.0, term=2.0)
 # A stream of HTTP events without an event for this long is no fault: calls have their own timeouts. Seconds.
 _HTTP_READ_TIMEOUT = 3600.0
 
+# Messages between the SDK and the pipes that need not be taken at once: a hand-over for each costs more than the rest.
+_BUFFERED = 16
+
 Streams = AbstractAsyncContextManager[tuple[Any, Any]]
 
 
@@ -83,8 +86,8 @@ class ProcessChannel:
             await importing
             import anyio
 
-            received, read_stream = anyio.create_memory_object_stream[Any](0)
-            write_stream, sent = anyio.create_memory_object_stream[Any](0)
+            received, read_stream = anyio.create_memory_object_stream[Any](_BUFFERED)
+            write_stream, sent = anyio.create_memory_object_stream[Any](_BUFFERED)
             tasks = [
                 asyncio.create_task(self._read(transport, received)),
                 asyncio.create_task(self._write(transport, sent)),

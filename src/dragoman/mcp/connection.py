@@ -7,6 +7,7 @@ Errors of the SDK become ServerFailed, or results that say what went wrong; neit
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -83,6 +84,7 @@ class ServerConnection:
         self._keeper: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._lists: dict[str, list[Any]] = {}
+        self._index: dict[str, McpTool] | None = None
         self._deadlines: set[asyncio.Timeout] = set()
 
     # --- opening and closing ----------------------------------------------------------------------------------
@@ -177,6 +179,15 @@ class ServerConnection:
 
         return await self._list("tools", lambda client, cursor: client.list_tools(cursor=cursor), "tools", read)
 
+    @property
+    def known_tools(self) -> dict[str, McpTool]:
+        """The tools as they were listed last, by name; without those whose names for models are equal."""
+        if self._index is None:
+            tools = self._lists.get("tools", [])
+            count = Counter(tool.name for tool in tools)
+            self._index = {tool.tool: tool for tool in tools if count[tool.name] == 1}
+        return self._index
+
     async def list_resources(self) -> list[McpResource]:
         """Return the resources and the templates of resources."""
 
@@ -227,6 +238,7 @@ class ServerConnection:
             if not cursor or len(found) >= MAX_ENTRIES:
                 break
         self._lists[member] = found = found[:MAX_ENTRIES]
+        self._index = None
         return list(found)
 
     # --- calls ------------------------------------------------------------------------------------------------
@@ -348,6 +360,7 @@ class ServerConnection:
 
     def _forget_list(self, name: str) -> None:
         self._lists.pop(name, None)
+        self._index = None
         if name == "resources":
             self._lists.pop("resourceTemplates", None)
         if self._on_list_changed is not None:

@@ -198,6 +198,8 @@ def read_blocks(blocks: Json, redactor: Redactor) -> list[ContentBlock]:
 
 def _read_block(block: Json, text_left: int) -> ContentBlock:
     kind = block.get("type") if isinstance(block, dict) else None
+    if kind == "text" and len(block) == 2 and isinstance(block.get("text"), str):  # most blocks
+        return TextContent(text=_cut(block["text"], text_left))
     try:
         read: ContentBlock = msgspec.convert(block, ContentBlock)
     except (msgspec.ValidationError, TypeError):

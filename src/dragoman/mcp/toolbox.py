@@ -185,6 +185,11 @@ class Toolbox:
 
     async def find_tool(self, server: str, tool: str = "") -> McpTool:
         """Return a tool by its server and its name there, or by its name for models. Raise resource_not_found."""
+        held = self._servers.get(server)
+        if tool and held is not None and held.connection is not None and held.connection.is_open:
+            known_tool = held.connection.known_tools.get(tool)  # most calls: nothing has to be asked
+            if known_tool is not None:
+                return known_tool
         for known in await self.list_tools():
             if (known.name == server and not tool) or (known.server == server and known.tool == tool):
                 return known

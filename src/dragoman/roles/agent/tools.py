@@ -182,6 +182,7 @@ class SessionTools:
             name=name,
             input=given,
             requires_permission=name not in self._allowed,
+            starts_at_once=name in self._allowed,
         )
 
     async def _is_allowed(self, call: Tool) -> bool:

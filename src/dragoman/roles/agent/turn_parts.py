@@ -205,6 +205,7 @@ class Tool:
         paths: Sequence[str | ToolCallLocation] = (),
         requires_permission: bool = False,
         cancellable: bool = False,
+        starts_at_once: bool = False,
     ) -> None:
         check_word("kind", kind, ToolKind)
         self.turn = turn
@@ -216,6 +217,7 @@ class Tool:
         self.locations = [ToolCallLocation(path=p) if isinstance(p, str) else p for p in paths]
         self.requires_permission = requires_permission
         self.status: str = Status.PENDING
+        self._starts_at_once = starts_at_once  # announced as in_progress: nobody has to be asked
         self._content: list[Any] = []
         self._scope: CancelScope | None = None
         if cancellable:
@@ -233,13 +235,14 @@ class Tool:
             title=self.title,
             name=self.name or UNSET,
             kind=self.kind,
-            status=Status.PENDING,
+            status=Status.IN_PROGRESS if self._starts_at_once else Status.PENDING,
             locations=self.locations or UNSET,
             raw_input=self.input,
             meta={SIDE_DATA_KEY: {"requiresPermission": True}} if self.requires_permission else UNSET,
         )
         self.turn._open_tools[self.id] = self
         await self.turn.send_update(start)
+        self.status = str(start.status)
         if self._scope is not None:
             self._scope.enter()
             self.turn.session._cancel_scopes["tool_call", self.id] = self._scope
