@@ -13,13 +13,21 @@ import pytest
 from dragoman import Agent, ClientSession, ProtocolError, RemoteAgent, Turn, WorkspaceAccess, WorkspaceUse
 from dragoman.bridge.team.routes import find_route, named_agent
 from dragoman.bridge.team.served import ServedTeam, TeamSettings
+from dragoman.bridge.team.views import AGENT_KEY, NOTICE_KEY
 from dragoman.config.teams_section import TeamRule
 from dragoman.policy.decide import Policy
 from dragoman.roles.agent.options import value_of
 from dragoman.roles.client.permission.guard import Guard
 from dragoman.schema.base import Marker
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
-from dragoman.schema.update import AvailableCommandsUpdate, SessionMessage, SubagentUpdate, ToolCallStart
+from dragoman.schema.update import (
+    AvailableCommandsUpdate,
+    Notice,
+    SessionInfoUpdate,
+    SessionMessage,
+    SubagentUpdate,
+    ToolCallStart,
+)
 from dragoman.session.toolcall import FINAL_STATUSES
 from dragoman.testing import connect_in_memory
 from tests.bridge.team.scripted import agent_that, echo, use_tool
@@ -160,11 +168,14 @@ async def test_a_hand_over_keeps_the_session_of_the_client(tmp_path: Path) -> No
     async def tell(turn: Turn) -> str:
         return "\n".join(str(getattr(getattr(block, "resource", None), "text", "")) for block in turn.prompt)
 
+    seen: list[Any] = []
     async with served(tmp_path, {"plan": echo("plan"), "code": agent_that(tell)}) as (_, session):
         before = session.id
+        session.on_update = seen.append
         await session.ask("paint the roof")
         assert await session.ask("/handover code transcript") == "code takes over from plan."
         assert option(session, "primary_agent") == "code"
+        assert [each.meta for each in seen if isinstance(each, SessionInfoUpdate)] == [{AGENT_KEY: "code"}]
         assert "plan heard paint the roof" in await session.ask("go on")
         assert session.id == before
         assert "- code (primary)" in await session.ask("/agents")
@@ -287,3 +298,28 @@ async def test_a_session_that_is_closed_ends_its_agents(tmp_path: Path) -> None:
         assert len(agents["code"]._clients) == 1
         await session.close()
         assert not agents["code"]._clients
+
+
+async def test_a_notice_of_an_agent_reaches_clients_with_and_without_notices(tmp_path: Path) -> None:
+    async def notify(turn: Turn) -> None:
+        await turn.send_notice("a.txt was changed by review", severity="warning")
+
+    for capabilities, kind in ((WITH_SUBAGENTS, SessionInfoUpdate), (None, Notice)):
+        seen: list[Any] = []
+        async with served(tmp_path, {"code": agent_that(notify)}, capabilities=capabilities) as (_, session):
+            session.on_update = seen.append
+            await session.ask("go")
+        (update,) = [each for each in seen if isinstance(each, Notice | SessionInfoUpdate)]
+        assert type(update) is kind
+        if isinstance(update, SessionInfoUpdate):
+            assert update.meta
+            assert update.meta[NOTICE_KEY]["title"] == "a.txt was changed by review"
+
+
+@pytest.mark.item("004-74")
+async def test_a_team_can_be_an_agent_of_a_team_each_a_client_of_the_next(tmp_path: Path) -> None:
+    inner = ServedTeam(TeamSettings(name="inner", agents={"deep": echo("deep")}))
+    async with served(tmp_path, {"middle": inner.agent}) as (_, session):
+        assert await session.ask("hello") == "deep heard hello"
+        assert await session.ask("/to middle /agents") == "- deep (primary)"
+    await inner.close()

@@ -42,7 +42,7 @@ def test_compare_prints_one_table_and_leaves_the_branches(repository: Path) -> N
     assert result.returncode == 0, result.stderr
     heading, first, second, *advice = result.stdout.splitlines()
     assert heading.split() == ["agent", "end", "changes", "tests", "tokens", "cost", "time", "branch"]
-    assert first.split()[:7] == ["a", "end_turn", "1", "files", "+1", "-0", "pass"]
+    assert first.split()[:7] == ["a", "end_turn", "1", "file", "+1", "-0", "pass"]
     assert second.split()[-1] == "dragoman/compare/b"
     assert advice[0] == "take one with: dragoman team merge dragoman/compare/a"
     assert not (repository / "x.txt").exists()

@@ -19,7 +19,7 @@ from dragoman.bridge.team.events import TeamEvent
 from dragoman.bridge.team.handover import KEEPS
 from dragoman.bridge.team.targets import AgentTarget
 from dragoman.bridge.team.team import Team
-from dragoman.bridge.team.views import AnswerView, ChildViews, answers_text
+from dragoman.bridge.team.views import AGENT_KEY, AnswerView, ChildViews, answers_text
 from dragoman.config.teams_section import ROUTES, TeamRule, TeamSection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.agent import Agent
@@ -261,7 +261,7 @@ class ServedTeam:
         before = team.primary
         await team.handover(before, name, keep=keep)
         await turn.set_option(PRIMARY_OPTION, name)
-        await turn.send_update(SessionInfoUpdate(meta={"dragoman": {"agent": name}}))
+        await turn.send_update(SessionInfoUpdate(meta={AGENT_KEY: name}))
         return f"{name} takes over from {before}."
 
     async def _list_agents(self, team: Team, turn: Turn, rest: str) -> str:

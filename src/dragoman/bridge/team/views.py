@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from dragoman.roles.agent.turn_parts import Tool
 
 SUBAGENTS = "client.subagents"
+NOTICES = "client.session.notices"
+
+# Where a notice goes for a client that takes none, and the name of the agent that took over: in _meta of
+# session_info_update.
+NOTICE_KEY, AGENT_KEY = "dragoman/notice", "dragoman/agent"
 
 # Characters of a task in the title of a child.
 MAX_TITLE = 80
@@ -50,6 +55,10 @@ class AnswerView:
     async def show(self, child: Child, update: Any) -> None:
         """Send an update to the client, with ids that are unique in the team."""
         if isinstance(update, _OWN_SETTINGS):
+            return
+        if isinstance(update, updates.Notice) and not self._turn.session.connection.offers(NOTICES):
+            told = {"title": update.title, "severity": update.severity, "agent": child.id}
+            await self._turn.send_update(updates.SessionInfoUpdate(meta={NOTICE_KEY: told}))
             return
         changes: dict[str, Any] = {}
         for member in ("tool_call_id", "message_id"):

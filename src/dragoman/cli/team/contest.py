@@ -204,13 +204,17 @@ def _states(runs: Sequence[AgentRun]) -> str:
     return ", ".join(f"{sanitize_line(run.agent)} {run.state}" for run in runs)
 
 
+def _count(files: int) -> str:
+    return f"{files} file{'' if files == 1 else 's'}"
+
+
 def table_rows(runs: Sequence[AgentRun], winner: str | None) -> list[tuple[str, ...]]:
     """Return the cells of the table."""
     return [
         (
             f"{run.agent}{' *' if run.agent == winner else ''}",
             run.stop_reason if run.state == "done" else run.state,
-            f"{len(run.files)} files +{run.added} -{run.removed}" if run.files else "none",
+            f"{_count(len(run.files))} +{run.added} -{run.removed}" if run.files else "none",
             _TESTS[run.tests],
             f"{run.tokens:,}" if run.tokens else "-",
             f"{run.cost:.4g}" if run.cost else "-",

@@ -39,7 +39,7 @@ def _row(run: AgentRun, is_winner: bool) -> str:
     cells = [
         f"{run.agent}{' (winner)' if is_winner else ''}",
         run.error or run.stop_reason or run.state,
-        f"{len(run.files)} files, +{run.added} −{run.removed}",
+        f"{len(run.files)} file{'' if len(run.files) == 1 else 's'}, +{run.added} −{run.removed}",
         _TESTS[run.tests],
         f"{run.tokens:,}" if run.tokens else "–",
         f"{run.cost:.4g}" if run.cost else "–",
