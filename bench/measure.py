@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench import commands, recordings, registry
+from bench import chains, commands, recordings, registry
 from bench.rows import Job
 from bench.setup import ROOT, Kind, Kinds, environment
 
@@ -59,6 +59,11 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
         case "registry":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _registry(job, kind, kinds, Path(folder).resolve())
+        case "chain":
+            try:
+                return chains.chain(kind.name, kinds.named["ours"].bare[0], kinds.dragoman, job.work)
+            except (OSError, subprocess.SubprocessError) as error:
+                raise Failed(str(error)) from error
         case "latency" | "opening":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _record(job, kind, kinds, Path(folder))

@@ -28,6 +28,7 @@ Way = Literal[
     "command",
     "registry",
     "host",
+    "chain",
 ]
 
 
@@ -45,7 +46,7 @@ class Job:
 class Target:
     """Our figure against another: `factor` times theirs, or the figure itself when `of` is "ours"."""
 
-    of: Literal["py", "ts", "ours"]
+    of: Literal["py", "ts", "rust", "ours"]
     at: Literal["least", "most"]
     factor: float
 
@@ -73,6 +74,7 @@ class Row:
     against: str = ""  # the job whose figures stand in the columns of the others, when it is another one
 
 
+CHAIN = {"count": 50_000, "pings": 1_000}
 STREAM = {"work": "stream", "count": 50_000}
 FILES = {"work": "files", "count": 5_000, "inflight": 1}
 
@@ -90,6 +92,8 @@ JOBS = (
     Job("interpret", "interpret", STREAM | {"metered": False, "dialect": "draft"}, kinds=("ours",)),
     Job("interpret-v2", "interpret", STREAM | {"metered": False, "dialect": "v2"}, kinds=("ours",)),
     Job("inspect", "inspect", STREAM, kinds=("ours",)),
+    *(Job(f"chain-{n}", "chain", CHAIN | {"proxies": n}, kinds=("rust", "ours")) for n in (1, 3, 5)),
+    *(Job(f"chain-in-{n}", "chain", CHAIN | {"proxies": n, "in_process": True}, kinds=("ours",)) for n in (1, 3, 5)),
     Job("inspect-latency", "latency", {"count": 10_000}, kinds=("ours",)),
     Job("inspect-stats", "opening", {"count": 1_000_000}, kinds=("ours",)),
     Job("ask", "peers", FILES),
@@ -187,6 +191,29 @@ ROWS = (
         "messages/s",
         _least(3),
         against="stream",
+    ),
+    *(
+        row
+        for n in (1, 3, 5)
+        for row in (
+            Row(
+                f"50,000 through a chain of {n}, processes",
+                f"chain-{n}",
+                "messages_per_second",
+                "messages/s",
+                (Target("rust", "least", 1),),
+            ),
+            Row("… what it adds to a message", f"chain-{n}", "added_us", "µs"),
+            Row(
+                f"50,000 through a chain of {n}, in the conductor",
+                f"chain-in-{n}",
+                "messages_per_second",
+                "messages/s",
+                (Target("rust", "least", 1),),
+                against=f"chain-{n}",
+            ),
+            Row("… what it adds to a message", f"chain-in-{n}", "added_us", "µs", against=f"chain-{n}"),
+        )
     ),
     Row("inspect run adds to a message, p50", "inspect-latency", "added_us", "µs", (Target("ours", "most", 100),)),
     Row("… p99", "inspect-latency", "added_p99_us", "µs"),
