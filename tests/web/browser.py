@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
 from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT
 from tests.cli.serve_process import Served
@@ -35,8 +36,8 @@ only_whole = pytest.mark.skipif(not IS_WHOLE, reason="part of `make web-test`, w
 # How long a page may take to show something on a machine under load. Milliseconds.
 PATIENCE = 45_000
 
-DESK = {"width": 1400, "height": 900}
-PHONE = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1400, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
 class WebHost(Served):
@@ -61,6 +62,10 @@ class WebHost(Served):
     def kill(self) -> None:
         """End it as a crash would."""
         self.end(signal.SIGKILL)
+
+    def process_owner(self) -> str:
+        """The user who runs the host, to whom sessions belong that nobody opened here."""
+        return getpass.getuser()
 
     def token(self, user: str, role: str = "editor", *more: str) -> str:
         """Create a token."""
@@ -115,7 +120,7 @@ class Person:
 
     def idle(self) -> None:
         """Wait until no turn runs."""
-        self.wait("() => document.querySelector('button.stop').hidden")
+        self.wait("() => document.querySelector('button.stop').hidden && !document.querySelector('.queue li')")
 
     def set_role(self, session: str, user: str, role: str) -> None:
         """Set the role of somebody in a session, as its admin."""
@@ -163,11 +168,12 @@ MakePerson = Callable[..., Person]
 def rpc_session(person: Person, folder: Path | None = None) -> str:
     """Open a session through the page's own dialog and return its id."""
     page = person.page
+    before = page.evaluate("() => location.hash")
     page.click("button[aria-label='New session']")
     page.fill("#new-folder", str(folder or person.host.project))
     page.click("dialog button[type=submit]")
+    person.wait("before => location.hash.startsWith('#/s/') && location.hash !== before", before)
     page.wait_for_selector(".log:not([hidden])")
-    person.wait("() => location.hash.startsWith('#/s/')")
     session: str = page.evaluate("() => location.hash.split('/')[2]")
     person.wait("() => document.querySelector('.live')?.classList.contains('live')")
     return session

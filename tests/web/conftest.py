@@ -38,7 +38,7 @@ def person(browser: Any, host: WebHost) -> Iterator[MakePerson]:
     """Return a function that gives somebody a browser of their own; scripts of the page must not fail."""
     people: list[Person] = []
 
-    def make(token: str = "", *, size: dict[str, int] | None = None, at: WebHost | None = None, **more: Any) -> Person:
+    def make(token: str = "", *, size: Any = None, at: WebHost | None = None, **more: Any) -> Person:
         context = browser.new_context(viewport=size or DESK, **more)
         made = Person(at or host, context)
         people.append(made)

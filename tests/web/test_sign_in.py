@@ -61,7 +61,7 @@ def test_a_link_opens_one_session_beside_the_own_token(
     assert ben.page.query_selector("button[aria-label='New session']") is None
     ben.page.click("button[aria-label='More about this session']")
     entries = ben.page.eval_on_selector_all(".menu-item", "items => items.map(item => item.innerText.trim())")
-    assert entries == ["Export as Markdown", "Export as a page", "Export the log"]
+    assert entries == ["Export as Markdown", "Export as a page", "Export the log", "Who am I here?", "Sign out"]
     ben.page.keyboard.press("Escape")
     # The own token still opens the own page.
     ben.page.goto(f"{host.url}/")

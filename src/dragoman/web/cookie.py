@@ -16,6 +16,9 @@ from dragoman.transport.remote.server.auth import Authenticate, AuthRequest, Pri
 # How long a browser keeps a token that does not expire: as long as the default lifetime of tokens. Seconds.
 MAX_AGE = 90 * 86400
 
+# How much longer it keeps a token that expires: so that the host can say that it has expired. Seconds.
+KEPT_AFTER_EXPIRY = 7 * 86400
+
 # Browsers ignore longer cookies. Bytes of name, value and attributes.
 MAX_COOKIE_BYTES = 4000
 
@@ -66,7 +69,7 @@ def set_cookie(
     request: AuthRequest, token: str, path: str, expires_at: float | None, clock: Callable[[], float] = time.time
 ) -> str:
     """Return the Set-Cookie header for a token that was accepted, or for no token: then the cookie is removed."""
-    age = MAX_AGE if expires_at is None else min(MAX_AGE, int(expires_at - clock()))
+    age = MAX_AGE if expires_at is None else min(MAX_AGE, int(expires_at - clock()) + KEPT_AFTER_EXPIRY)
     parts = [f"{cookie_name(request)}={token}", f"Path={path}", f"Max-Age={age if token else 0}"]
     parts += ["HttpOnly", "SameSite=Strict"]
     if request.is_secure or request.headers.get("origin", "").startswith("https://"):  # a proxy may end TLS before us

@@ -23,6 +23,7 @@ class App {
   #asking = new Map(); // titles of questions by session, as last told
 
   async start() {
+    addEventListener("hashchange", () => this.#onHash());
     const token = takeToken();
     if (token && (await this.#signIn(token))) return;
     try {
@@ -33,7 +34,6 @@ class App {
     }
     this.frame = new Frame(this);
     fill(root, this.frame.element);
-    addEventListener("hashchange", () => this.#onHash());
     addEventListener("keydown", (event) => this.#onKey(event));
     this.host.on("state", () => this.#onState());
     this.host.on("sessions", () => this.#onSessions());
@@ -45,8 +45,9 @@ class App {
   // A link may be pasted into the address of an open page.
   async #onHash() {
     const token = takeToken();
-    if (!token) this.route();
-    else if (!(await this.#signIn(token))) location.reload();
+    if (!token) {
+      if (this.frame) this.route();
+    } else if (!(await this.#signIn(token))) location.reload();
   }
 
   // A link has a page of its own, so that the own token of its reader stays as it is.
@@ -75,7 +76,7 @@ class App {
   route() {
     const [name = "", first = "", second = "", third = ""] = location.hash.replace(/^#\/?/, "").split("/");
     const only = this.host.me.session;
-    if (only && !(name === "s" && first === only) && name !== "status") {
+    if (only && !(name === "s" && first === only)) {
       location.replace(`#/s/${only}`);
       return;
     }
@@ -165,7 +166,7 @@ class App {
     openMenu(
       anchor,
       [
-        { text: T.hostStatus, glyph: "gauge", act: () => (location.hash = "#/status") },
+        me.session ? null : { text: T.hostStatus, glyph: "gauge", act: () => (location.hash = "#/status") },
         canNotify() ? { text: on ? T.notifyOff : T.notifyOn, glyph: "bell", act: () => this.#switchNotifications(on) } : null,
         { text: T.whoAmI, glyph: "people", act: () => this.whoAmI() },
         { text: T.keys, glyph: "keyboard", act: () => this.showKeys() },

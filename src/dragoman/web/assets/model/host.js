@@ -101,7 +101,7 @@ export class HostModel extends Emitter {
         return;
       }
       if (error instanceof Refused && error.status === 503) this.#setState("stopping", error.message);
-      else this.#setState("lost", "");
+      else if (this.state !== "stopping") this.#setState("lost", "");
       this.#onClose(1006, "");
       return;
     }
@@ -113,7 +113,7 @@ export class HostModel extends Emitter {
       await api("GET", "host");
     } catch (error) {
       if (error.status === 401 || error.status === 403) {
-        this.#setState("signed-out", error.message || reason);
+        this.#setState("signed-out", reason || error.message);
         return;
       }
     }

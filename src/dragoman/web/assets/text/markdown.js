@@ -61,8 +61,9 @@ function renderBlock(block) {
 }
 
 const RENDERERS = {
-  // The headings of an answer are below those of the page.
-  heading: ({ level, text }) => h(`h${Math.min(level + 2, 6)}`, null, inline(text)),
+  // All headings of an answer have one level below that of the transcript: agents skip levels, and readers of the page
+  // should not. What they look like tells them apart.
+  heading: ({ level, text }) => h("h3", { class: `level${level}` }, inline(text)),
   rule: () => h("hr"),
   paragraph: ({ text }) => h("p", null, inline(text)),
   quote: ({ blocks }) => h("blockquote", null, blocks.map(renderBlock)),

@@ -42,7 +42,7 @@ export function describeSession(session, host) {
   return parts.filter(Boolean).join(" · ");
 }
 
-export const nameOf = (session) => visibleLine(session.name || session.title || session.sessionId.slice(0, 8), 80);
+export const nameOf = (session) => visibleLine(session.name || session.title || T.untitled, 80);
 
 /** The frame. */
 export class Frame {
@@ -164,10 +164,10 @@ export class Frame {
       h("a", { href, "aria-current": isCurrent ? "page" : null }, icon(glyph), h("span", null, text), badge ? h("span.badge", null, String(badge), h("span.vh", null, ` ${T.needsYou}`)) : null);
     fill(
       this.tabs,
-      tab("#/", "inbox", T.sessions, view === "inbox", asks),
+      this.host.me.session ? null : tab("#/", "inbox", T.sessions, view === "inbox", asks),
       id ? tab(`#/s/${id}`, "chat", T.chat, view === "session") : null,
       id ? tab(`#/s/${id}/side`, "list", T.details, view === "side") : null,
-      tab("#/status", "gauge", T.status, view === "status"),
+      this.host.me.session ? null : tab("#/status", "gauge", T.status, view === "status"),
     );
   }
 }

@@ -6,9 +6,15 @@ import { isAtLeast } from "../model/host.js";
 import { visible, visibleLine } from "../text/visible.js";
 import { T } from "../texts.js";
 import { describeSession, groupSessions, nameOf, stateOfSession } from "./frame.js";
-import { ago, button, face } from "./parts.js";
+import { ago, button, face, iconButton } from "./parts.js";
 
 const FILTERS = ["all", "mine", "running", "unread", "archived"];
+
+// On a phone the frame has no place for it.
+function accountButton(app) {
+  const made = iconButton("dots", T.account, () => app.accountMenu(made), { class: "show-s", "aria-haspopup": "menu", "aria-expanded": "false" });
+  return made;
+}
 
 /** The view of all sessions. */
 export class InboxView {
@@ -25,7 +31,7 @@ export class InboxView {
     this.element = h(
       "main",
       { id: "main" },
-      h("header.head", null, h("div.titles.grow", null, h("h1", null, T.sessions), this.counts), canOpen ? button(T.newSession, () => app.newSession(), { glyph: "plus", key: "n" }) : null),
+      h("header.head", null, h("div.titles.grow", null, h("h1", null, T.sessions), this.counts), canOpen ? button(T.newSession, () => app.newSession(), { glyph: "plus", key: "n" }) : null, accountButton(app)),
       h("div.page", { tabindex: "-1" }, h("div.page-top", null, this.filters, h("div.find.show-s", null, icon("search"), this.find)), this.column),
     );
     this.end = this.host.on("sessions", () => this.update());

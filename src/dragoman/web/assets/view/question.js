@@ -9,7 +9,7 @@ import { T } from "../texts.js";
 import { contentBlock, longText } from "./content.js";
 import { ElicitationForm } from "./form.js";
 import { button, duration, shortPath } from "./parts.js";
-import { diffPart, output } from "./tool_card.js";
+import { diffPart, otherPlaces, output } from "./tool_card.js";
 
 // How long a question is on the screen before it can be answered, and after the last key. Milliseconds.
 const SETTLE = 700;
@@ -142,7 +142,7 @@ function subject(call, session) {
   const title = visibleLine(call.title || "", 400);
   if (title && title !== command) nodes.push(h("div.what", null, title));
   if (command) nodes.push(h("pre.command", { tabindex: "0" }, longText(command, (text) => visible(text), 4000)));
-  for (const place of call.locations || []) {
+  for (const place of otherPlaces(call)) {
     nodes.push(h("div.where", null, h("code", null, shortPath(place.path, session.cwd), place.line ? `:${place.line}` : "")));
   }
   for (const block of call.content || []) {

@@ -44,7 +44,7 @@ export class SessionView {
     this.composer = new Composer(session, { onsent: () => this.list.scrollToEnd() });
     this.decided = h("p.decided.vh", { role: "status" });
     this.lower = h("div.dock", null, h("div.col", null, this.dock.element, this.composer.element, this.decided));
-    this.element = h("main", { id: "main" }, head, h("div.middle", null, this.banner, this.log, this.state, this.toEnd), this.lower);
+    this.element = h("main", { id: "main" }, head, h("div.middle", null, this.banner, h("h2.vh", null, T.transcript), this.log, this.state, this.toEnd), this.lower);
     this.side = new SidePanel(session, this);
     this.list = new VirtualList(this.log, this.column, { render: (item) => itemView(item, session), estimate: estimateHeight });
     this.list.onscroll = () => this.#onScroll();
@@ -194,6 +194,7 @@ export class SessionView {
 
   #showClosed() {
     const { session } = this;
+    this.#showHead();
     const reason = session.missing ? T.sessionMissing : visibleLine(session.closed, 200);
     const hasItems = session.transcript.items.length > 0;
     const box = h(

@@ -5,6 +5,7 @@ import { isAtLeast } from "../model/host.js";
 import { qrSvg } from "../text/qr.js";
 import { visible, visibleLine } from "../text/visible.js";
 import { T } from "../texts.js";
+import { signOut } from "./sign_in.js";
 import { button, confirmed, dialog, openMenu, toast } from "./parts.js";
 
 const LIFETIMES = [3600, 8 * 3600, 24 * 3600, 7 * 86400, 30 * 86400];
@@ -27,6 +28,8 @@ export function sessionMenu(anchor, app, session) {
       { text: T.exportHtml, glyph: "out", act: () => download(session, "html", "html") },
       { text: T.exportLog, glyph: "out", act: () => download(session, "jsonl", "jsonl") },
       isAdmin ? { text: archived ? T.unarchive : T.archive, glyph: "inbox", act: () => archiveSession(host, session, !archived) } : null,
+      isGuest ? { text: T.whoAmI, glyph: "people", act: () => app.whoAmI() } : null,
+      isGuest ? { text: T.signOut, glyph: "out", act: () => signOut() } : null,
       isAdmin && !isGuest ? { text: T.delete, glyph: "trash", danger: true, act: () => deleteSession(host, session) } : null,
     ],
     T.sessionMenu,

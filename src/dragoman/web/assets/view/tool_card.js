@@ -51,6 +51,7 @@ export function toolCard(item, session) {
   let hasBody = false;
   const defaultOpen = () => {
     const content = item.call.content || [];
+    if (item.asked && !item.decided && session.canWrite) return false; // the question shows it
     return content.some((block) => block.type === "diff") || (item.call.status === "failed" && content.length > 0);
   };
   const update = () => {
@@ -121,13 +122,20 @@ function bodyOf(item, session, update) {
   const { call } = item;
   const parts = [];
   const content = call.content || [];
-  if (call.locations?.length) parts.push(locations(call.locations, session));
+  const places = otherPlaces(call);
+  if (places.length) parts.push(locations(places, session));
   for (const block of content) parts.push(contentOf(block, item, session, update));
   if (call.rawInput !== undefined && !content.some((block) => block.type === "diff")) parts.push(raw(T.input, call.rawInput));
   if (call.rawOutput !== undefined && !content.length) parts.push(raw(T.output, call.rawOutput));
   if (item.decided) parts.push(decision(item));
   if (!parts.length) parts.push(h("p.dim.pad", null, T.noDetails));
   return parts;
+}
+
+/** The places of a call that its changes do not name already. */
+export function otherPlaces(call) {
+  const changed = new Set((call.content || []).filter((block) => block.type === "diff").map((block) => block.path));
+  return (call.locations || []).filter((place) => !changed.has(place.path));
 }
 
 function decision(item) {

@@ -12,8 +12,7 @@ export class VirtualList {
   #heights = new Map(); // by item key
   #rendered = new Map(); // by item key: {item, view, version}
   #observer;
-  #from = 0;
-  #to = 0;
+  #shown = []; // the items that have elements, in order
   #scheduled = false;
   #width = 0;
   sticksToEnd = true;
@@ -116,9 +115,8 @@ export class VirtualList {
   // The first item on the screen and where it is, so that it can stay there.
   #anchor() {
     const top = this.scroller.getBoundingClientRect().top;
-    for (let index = this.#from; index < this.#to; index += 1) {
-      const item = this.#items[index];
-      const element = item && this.#rendered.get(item.key)?.view.element;
+    for (const item of this.#shown) {
+      const element = this.#rendered.get(item.key)?.view.element;
       if (!element?.isConnected) continue;
       const box = element.getBoundingClientRect();
       if (box.bottom > top) return { key: item.key, offset: box.top - top };
@@ -157,14 +155,13 @@ export class VirtualList {
     }
     let below = 0;
     for (let index = to; index < items.length; index += 1) below += heights[index];
-    this.#from = from;
-    this.#to = to;
     this.#place(items.slice(from, to));
     this.top.style.height = `${above}px`;
     this.bottom.style.height = `${below}px`;
   }
 
   #place(items) {
+    this.#shown = items;
     const keys = new Set(items.map((item) => item.key));
     for (const [key, { view }] of this.#rendered) {
       if (keys.has(key)) continue;

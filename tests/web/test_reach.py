@@ -1,0 +1,208 @@
+"""Whom the page reaches: screen readers and keyboards, phones, readers of long sessions, browsers behind proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.store.contract import Draft
+from dragoman.store.sqlite.store import SqliteStore
+from tests.web.browser import IS_WHOLE, PHONE, MakePerson, Person, WebHost, needs_browser, rpc_session
+from tests.web.relay import PrefixRelay
+
+pytestmark = needs_browser
+
+HAS_VISIBLE_FOCUS = """() => {
+    const {activeElement} = document;
+    const {outlineStyle} = getComputedStyle(activeElement);
+    return outlineStyle !== 'none' || activeElement.matches('body, textarea, .find input');
+}"""
+
+TIME = "2026-01-01T00:00:00.000Z"
+SESSION = "11111111-2222-4333-8444-555555555555"
+MESSAGES = 10_000
+
+
+def violations(person: Person) -> list[str]:
+    """What axe says against the page as it is now."""
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    if not person.page.evaluate("() => 'axe' in window"):
+        person.page.evaluate(f"() => {{ {axe}; window.axe = axe; }}")
+    found: dict[str, Any] = person.page.evaluate("async () => await axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{rule['id']}: {node['html'][:160]} {node['failureSummary'][:300]}"
+        for rule in found["violations"]
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.item("FA-15")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_violation_on_any_view(
+    host: WebHost, person: MakePerson, tokens: dict[str, str], theme: str
+) -> None:
+    guest = person(bypass_csp=True, color_scheme=theme)
+    guest.page.goto(f"{host.url}/")
+    guest.page.wait_for_selector("#token")
+    assert violations(guest) == []
+    ann = person(tokens["ann"], bypass_csp=True, color_scheme=theme, reduced_motion="reduce")
+    (host.project / "axe.py").write_text("def one():\n    return 1  # one\n")
+    rpc_session(ann)
+    for prompt in (
+        "/plan",
+        "/usage",
+        "/think so",
+        "/notice hm",
+        "/echo # Head\n\n- a `b`\n\n```python\nx = 'y' # z\n```\n\n| a |\n|---|\n| b |",
+    ):
+        ann.say(prompt)
+        ann.idle()
+    ann.say("/edit axe.py one two")
+    ann.page.wait_for_selector(".asks")
+    ann.page.wait_for_timeout(300)
+    assert violations(ann) == []
+    # Everything is reached by keys, and what has the focus is visible.
+    ann.page.evaluate("() => document.activeElement.blur()")
+    outlines = []
+    for _ in range(12):
+        ann.page.keyboard.press("Tab")
+        outlines.append(ann.page.evaluate(HAS_VISIBLE_FOCUS))
+    assert all(outlines)
+    assert ann.page.evaluate("() => getComputedStyle(document.querySelector('.dot.ask, .dot')).animationName") == "none"
+    ann.answer_question("n")
+    ann.page.wait_for_selector(".asks", state="detached")
+    ann.page.keyboard.press("?")
+    ann.page.wait_for_selector("dialog[open]")
+    assert violations(ann) == []
+    ann.page.keyboard.press("Escape")
+    for address in ("#/", "#/status", "#/search/head"):
+        ann.page.evaluate("hash => { location.hash = hash }", address)
+        ann.page.wait_for_timeout(500)
+        assert violations(ann) == []
+
+
+@pytest.mark.item("FA-16")
+def test_on_a_phone_everything_fits_and_can_be_touched(person: MakePerson, tokens: dict[str, str]) -> None:
+    phone = person(tokens["ann"], size=PHONE, has_touch=True, is_mobile=True)
+    page = phone.page
+    page.tap("header .btn:has-text('New session')")
+    page.fill("#new-folder", str(phone.host.project))
+    page.tap("dialog button[type=submit]")
+    page.wait_for_selector(".log:not([hidden])")
+    phone.wait("() => document.querySelector('.live')?.classList.contains('live')")
+    phone.say("/echo " + "averyveryverylongword" * 20 + "\n\n```\n" + "x " * 200 + "\n```")
+    phone.idle()
+    phone.say("/ask")
+    page.wait_for_selector(".asks")
+    page.wait_for_timeout(900)
+    sizes = page.eval_on_selector_all(
+        ".asks .btn, .tabs a, button.send",
+        "nodes => nodes.filter(node => node.offsetHeight).map(node => [node.offsetWidth, node.offsetHeight])",
+    )
+    assert all(height >= 36 and width >= 36 for width, height in sizes), sizes
+    page.tap(".asks .btn.no1")
+    page.wait_for_selector(".asks", state="detached")
+    session = page.evaluate("() => location.hash")
+    for address in (session, f"{session}/side", "#/", "#/status"):
+        page.evaluate("hash => { location.hash = hash }", address)
+        page.wait_for_timeout(300)
+        wide = page.evaluate("() => document.scrollingElement.scrollWidth - innerWidth")
+        assert wide <= 0, address
+    assert page.is_visible(".tabs")
+
+
+@pytest.mark.item("FA-17")
+def test_the_page_works_below_a_prefix_that_a_proxy_adds(tmp_path: Path, person: MakePerson) -> None:
+    with PrefixRelay("/tools/dragoman") as relay:
+        host = WebHost(tmp_path, "--no-local", "--name", "127.0.0.1", "--origin", relay.origin)
+        relay.target = host.port
+        try:
+            token = host.token("ann", "admin")
+            ann = person(at=host)
+            ann.page.goto(f"{relay.origin}/tools/dragoman/#token={token}")
+            ann.page.wait_for_selector(".app")
+            (cookie,) = ann.context.cookies()
+            assert cookie["path"] == "/tools/dragoman/"
+            rpc_session(ann)
+            ann.say("/echo through the proxy")
+            ann.see("through the proxy")
+            ann.page.click("button.share")
+            ann.page.click("text=Make a link")
+            ann.page.wait_for_selector(".qr svg")
+            link = ann.page.input_value(".made input")
+            assert link.startswith(f"{relay.origin}/tools/dragoman/#token=")
+            guest = person(at=host)
+            guest.page.goto(link)
+            guest.page.wait_for_selector(".log:not([hidden])")
+            guest.see("through the proxy")
+            assert re_path(guest.page.url) == "/tools/dragoman/link/"
+        finally:
+            host.end()
+
+
+def re_path(url: str) -> str:
+    """The path of an address up to the id of a link."""
+    return "/" + url.split("/", 3)[3].rpartition("link/")[0] + "link/"
+
+
+async def write_messages(path: Path, count: int) -> None:
+    """Write a session of so many messages."""
+    store = await SqliteStore.open(str(path))
+    try:
+        body = {"cwd": "/", "agent": {"name": "writer"}}
+        await store.append(SESSION, [Draft(kind="opened", actor="owner", time=TIME, body=body)])
+        for start in range(0, count, 1000):
+            drafts = []
+            for number in range(start, start + 1000):
+                text = f"Message {number}: **words** that fill some lines of the page, with `code` in them. " * (
+                    1 + number % 5
+                )
+                kind = "agent_message_chunk" if number % 2 else "user_message_chunk"
+                update = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+                drafts.append(Draft(kind="update", actor="agent", time=TIME, turn=str(number), body=update))
+            await store.append(SESSION, drafts)
+    finally:
+        await store.close()
+
+
+@pytest.mark.item("FA-18")
+def test_a_session_of_ten_thousand_messages_opens_at_its_end_and_scrolls(tmp_path: Path, person: MakePerson) -> None:
+    with ThreadPoolExecutor() as pool:  # the browser's driver has the event loop of this thread
+        pool.submit(asyncio.run, write_messages(tmp_path / "long.db", MESSAGES)).result()
+    host = WebHost(tmp_path, "--store", str(tmp_path / "long.db"))
+    try:
+        owner = host.process_owner()
+        ann = person(host.token(owner, "admin", "--store", str(tmp_path / "long.db")), at=host)
+        page = ann.page
+        page.wait_for_selector(".page")
+        started = time.monotonic()
+        page.evaluate("hash => { location.hash = hash }", f"#/s/{SESSION}")
+        ann.see(f"Message {MESSAGES - 1}:")
+        opened = time.monotonic() - started
+        assert opened < (1.0 if IS_WHOLE else 10.0)  # the suite runs beside others
+        assert page.eval_on_selector_all(".item", "items => items.length") < 120
+        # All the way up: everything is read, and few elements exist at any time.
+        for _ in range(200):
+            page.evaluate("() => { document.querySelector('.log').scrollTop = 0 }")
+            page.wait_for_timeout(60)
+            if page.evaluate("() => document.querySelector('.log').innerText.includes('Message 0:')"):
+                break
+        ann.see("Message 0:")
+        assert page.eval_on_selector_all(".item", "items => items.length") < 120
+        frames = page.evaluate(
+            """async () => { const log = document.querySelector('.log'); const gaps = []; let last = performance.now();
+                for (let at = 0; at < 60; at += 1) { log.scrollTop += 700; await new Promise(requestAnimationFrame);
+                    const now = performance.now(); gaps.push(now - last); last = now; }
+                return gaps.sort((one, two) => one - two); }"""
+        )
+        assert frames[30] < (17.5 if IS_WHOLE else 100), frames
+        page.keyboard.press("G") if page.evaluate("() => (document.activeElement.blur(), true)") else None
+        ann.see(f"Message {MESSAGES - 1}:")
+    finally:
+        host.end()
