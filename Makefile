@@ -35,7 +35,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(TEST_TI
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: web-test web-pictures run test system-packages check suite test-all fuzz kill-run tree-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help
+.PHONY: web-test web-pictures run test system-packages check suite test-all fuzz kill-run tree-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help fleet-run
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -97,6 +97,10 @@ fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host ki
 			--kills $(or $(KILLS),10) --ways $$ways $(if $(SEED),--seed $(SEED)) || exit 1; \
 	done
 	$(BIN)/python -m tests.host.hostile.run --garbage $(or $(GARBAGE),100000) $(if $(SEED),--seed $(SEED))
+
+fleet-run: $(VENV)/.dev ## nodes of a fleet killed, paused and cut off while clients work: nothing is lost or doubled; SECONDS, NODES, CLIENTS, SESSIONS, SEED=...
+	$(BIN)/python -m tests.host.fleet.run.run --seconds $(or $(SECONDS),600) --nodes $(or $(NODES),3) \
+		--clients $(or $(CLIENTS),50) --sessions $(or $(SESSIONS),20) $(if $(SEED),--seed $(SEED))
 
 interop: $(VENV)/.dev $(SDK) ## eleven real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop

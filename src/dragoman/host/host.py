@@ -308,11 +308,13 @@ class Host:
         while True:
             theirs = [room for room in self.rooms.values() if room.opener == user]
             awake = [room for room in theirs if room.agent.is_started or not room.state.seq]
-            if len(awake) < self.limits.max_sessions:
+            elsewhere = self.fleet.sessions_elsewhere(user) if self.fleet is not None else 0
+            if len(awake) + elsewhere < self.limits.max_sessions:
                 return
             idle = [room for room in awake if room.idle_deadline is not None and not room.agent.is_transitioning]
             if not idle:
-                message = f"{user} has {len(awake)} sessions awake, and somebody is in each; close some of them first"
+                count = len(awake) + elsewhere
+                message = f"{user} has {count} sessions awake, and somebody is in each; close some of them first"
                 raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self.limits.max_sessions})
             await min(idle, key=lambda room: room.idle_deadline or 0.0).sleep()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,26 @@ def test_a_store_of_one_host_has_no_fleet(tmp_path: Path) -> None:
     done = dragoman("serve", "--store", str(tmp_path / "one.db"), "--node", "n1", "--", *EVERYTHING)
     assert done.returncode == 2
     assert "need a store of several hosts" in done.stderr
+
+
+@pytest.mark.item("FL-22")
+async def test_a_revoked_token_is_out_on_every_node(nodes: list[NodeProcess], tmp_path: Path) -> None:
+    store = nodes[0].store
+    token = dragoman("tokens", "create", "ben", "--role", "viewer", "--store", store).stdout.strip()
+    remotes = []
+    for node in nodes:
+        context = node.connect(token=token)
+        remotes.append((context, await context.__aenter__()))
+    [row] = json.loads(dragoman("tokens", "--json", "--store", store).stdout)
+    revoked = time.monotonic()
+    assert dragoman("tokens", "revoke", row["id"], "--store", store).returncode == 0
+    for context, remote in remotes:
+        async with asyncio.timeout(60):
+            await remote.connection.ended.wait()
+        with suppress(ConnectionFailed):
+            await context.__aexit__(None, None, None)
+    assert time.monotonic() - revoked < 10 + 20, "10 s, and what a busy machine adds"
+    for node in nodes:
+        with pytest.raises(ConnectionFailed, match=r"401|token|revoked"):
+            async with node.connect(token=token):
+                pass

