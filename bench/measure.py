@@ -34,7 +34,14 @@ INITIALIZE = {
     },
 }
 
-PROGRAMS = {"guard": "guarding", "lsp": "diagnosing", "mcp": "calling", "store": "storing", "host": "hosting"}
+PROGRAMS = {
+    "guard": "guarding",
+    "lsp": "diagnosing",
+    "mcp": "calling",
+    "store": "storing",
+    "host": "hosting",
+    "fleet": "relaying",
+}
 
 Figures = dict[str, float]
 
@@ -50,7 +57,7 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
             return {"time_ms": median(_start(kind) for _ in range(STARTS)) * 1e3}
         case "import":
             return _imports(kind)
-        case "guard" | "lsp" | "mcp" | "store" | "host":
+        case "guard" | "lsp" | "mcp" | "store" | "host" | "fleet":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _ours(job, kind, Path(folder).resolve())
         case "command":

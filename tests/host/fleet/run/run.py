@@ -280,7 +280,6 @@ def main(arguments: list[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="fleet-run-"))
     started = time.monotonic()
     run = FleetRun(folder, options.seed, options)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes and database are ended
     faults = asyncio.run(run.run())
     entries = sum(map(len, run.history.logs.values()))
     delivered = sum(len(reading.received) for reading in run.history.readings)
@@ -298,4 +297,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nodes and database are ended
     sys.exit(main(sys.argv[1:]))
