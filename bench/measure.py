@@ -35,13 +35,9 @@ INITIALIZE = {
 }
 
 PROGRAMS = {
-    "guard": "guarding",
-    "lsp": "diagnosing",
-    "mcp": "calling",
-    "store": "storing",
-    "host": "hosting",
+    "guard": "guarding", "lsp": "diagnosing", "mcp": "calling", "store": "storing", "host": "hosting",
     "fleet": "relaying",
-}
+}  # fmt: skip
 
 Figures = dict[str, float]
 

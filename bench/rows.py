@@ -29,6 +29,7 @@ Way = Literal[
     "registry",
     "host",
     "chain",
+    "fleet",
 ]
 
 
