@@ -88,7 +88,7 @@ async def turns(specification: dict[str, Any]) -> Figures:
     return {"owned_p50_us": here, "relayed_p50_us": there, "ratio": there / here}
 
 
-async def told(specification: dict[str, Any]) -> Figures:
+async def fan_out(specification: dict[str, Any]) -> Figures:
     """One prompt, whose updates go to so many clients: all at one node, then spread over three."""
     clients, folder = int(specification["clients"]), specification["cwd"]
     count = max(int(specification["count"]) // clients, 1)
@@ -124,7 +124,7 @@ async def _watch(nodes: list[Host], count: int, session: str) -> list[Watcher]:
     return list(await asyncio.gather(*map(one, range(count))))
 
 
-WORKS: dict[str, Callable[[dict[str, Any]], Awaitable[Figures]]] = {"turn": turns, "told": told}
+WORKS: dict[str, Callable[[dict[str, Any]], Awaitable[Figures]]] = {"turn": turns, "told": fan_out}
 
 
 async def main(specification: dict[str, Any]) -> Figures:
