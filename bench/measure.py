@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench import chains, commands, recordings, registry
+from bench import chains, commands, recordings, registry, tui
 from bench.rows import Job
 from bench.setup import ROOT, Kind, Kinds, environment
 
@@ -59,6 +59,9 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
         case "command":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _command(job, kind, kinds, Path(folder).resolve())
+        case "tui":
+            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                return _tui(job, kinds, Path(folder).resolve())
         case "registry":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _registry(job, kind, kinds, Path(folder).resolve())
@@ -81,6 +84,19 @@ def _command(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
     try:
         return commands.start(kind.client[0], kinds.dragoman, job.work["starts"], folder)
     except (OSError, subprocess.SubprocessError) as error:
+        raise Failed(str(error)) from error
+
+
+def _tui(job: Job, kinds: Kinds, folder: Path) -> Figures:
+    try:
+        match job.work["work"]:
+            case "start":
+                return tui.start(kinds.dragoman, job.work["starts"], folder)
+            case "stream":
+                return tui.stream(kinds.dragoman, job.work["count"], folder)
+            case _:
+                return tui.message(job.work["count"])
+    except (OSError, TimeoutError) as error:
         raise Failed(str(error)) from error
 
 
