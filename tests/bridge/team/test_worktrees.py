@@ -108,6 +108,16 @@ async def test_a_worktree_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -
     assert git(repository, "worktree", "list").count("\n") == 1
 
 
+async def test_many_worktrees_can_be_made_at_once(tmp_path: Path) -> None:
+    """git fails if two of its processes add worktrees at the same moment."""
+    repository = make_repository(tmp_path / "repo")
+    worktrees = await Worktrees.open(str(repository), "team")
+    made = await asyncio.gather(*(worktrees.add(f"agent{number}") for number in range(6)))
+    assert len({worktree.branch for worktree in made}) == 6
+    await worktrees.close()
+    assert await find_branches(str(repository)) == []
+
+
 async def test_a_second_team_gets_branches_of_its_own(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repo")
     for _ in range(2):

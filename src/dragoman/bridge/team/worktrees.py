@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -154,6 +155,7 @@ class Worktrees:
         self._team = team
         self._folder = folder
         self.by_id: dict[str, Worktree] = {}
+        self._lock = asyncio.Lock()  # git cannot add two worktrees at the same time
 
     @classmethod
     async def open(cls, cwd: str, team: str) -> Worktrees:
@@ -183,19 +185,22 @@ class Worktrees:
 
     async def add(self, id: str) -> Worktree:
         """Make the worktree of an agent, on a branch `dragoman/TEAM/AGENT`, or with a number if there is one."""
-        path = os.path.join(self._folder, _safe(id))
-        branch = await self._free_branch(f"dragoman/{self._team}/{_safe(id)}")
-        worktree = self.by_id[id] = Worktree(self, path, branch)
-        adding = asyncio.ensure_future(git(self.root, "worktree", "add", "--quiet", "-b", branch, path, self.base))
-        try:
-            await asyncio.shield(adding)
-        except asyncio.CancelledError:
-            await asyncio.wait([adding])  # half a worktree could not be removed
-            raise
-        except GitFailed as error:
-            del self.by_id[id]
-            raise GitFailed(f"the worktree of {id} cannot be made", error.message) from None
-        return worktree
+        async with self._lock:
+            path = os.path.join(self._folder, _safe(id))
+            branch = await self._free_branch(f"dragoman/{self._team}/{_safe(id)}")
+            worktree = self.by_id[id] = Worktree(self, path, branch)
+            adding = asyncio.ensure_future(git(self.root, "worktree", "add", "--quiet", "-b", branch, path, self.base))
+            try:
+                await asyncio.shield(adding)
+            except asyncio.CancelledError:
+                await asyncio.wait([adding])  # half a worktree could not be removed
+                raise
+            except GitFailed as error:
+                del self.by_id[id]
+                with suppress(GitFailed):  # it may have made the branch
+                    await git(self.root, "branch", "--quiet", "-D", branch)
+                raise GitFailed(f"the worktree of {id} cannot be made", error.message) from None
+            return worktree
 
     async def _free_branch(self, name: str) -> str:
         listed = await git(self.root, "for-each-ref", "--format=%(refname:short)", f"refs/heads/{name}*")
@@ -204,9 +209,10 @@ class Worktrees:
 
     async def remove(self, worktree: Worktree, *, keeps_branch: bool) -> None:
         """Remove a worktree."""
-        await git(self.root, "worktree", "remove", "--force", worktree.path)
-        if not keeps_branch:
-            await git(self.root, "branch", "--quiet", "-D", worktree.branch)
+        async with self._lock:
+            await git(self.root, "worktree", "remove", "--force", worktree.path)
+            if not keeps_branch:
+                await git(self.root, "branch", "--quiet", "-D", worktree.branch)
         self.by_id = {id: each for id, each in self.by_id.items() if each is not worktree}
 
     async def close(self, *, keeps_branches: bool = True) -> None:
