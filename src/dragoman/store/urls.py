@@ -98,6 +98,24 @@ def _parse_postgres_url(rest: str) -> str:
     return f"postgresql:{rest}"
 
 
+def _parse_nats_url(rest: str) -> str:
+    """Check the servers of NATS, or a folder for a server of our own; secrets come from files and variables."""
+    if not rest.startswith("//"):
+        return f"nats:{rest}"
+    parts = urlsplit(f"nats:{rest}")
+    if not parts.netloc:
+        raise ValueError("the address has no server")
+    if "@" in parts.netloc:
+        raise ValueError("the address has a password; use ?creds=FILE or the variable NATS_TOKEN")
+    return f"nats:{rest}"
+
+
+async def _open_nats(url: str, options: EngineOptions) -> Engine:
+    from dragoman.store.nats.engine import open_nats
+
+    return await open_nats(url, options)
+
+
 async def _open_postgres(url: str, options: EngineOptions) -> Engine:
     from dragoman.store.postgres.engine import open_postgres
 
@@ -107,6 +125,7 @@ async def _open_postgres(url: str, options: EngineOptions) -> Engine:
 SCHEMES: dict[str, StoreScheme] = {
     "sqlite": StoreScheme("sqlite:PATH", _parse_file_path, _open_sqlite),
     "memory": StoreScheme("memory:", _parse_no_path, _open_memory, is_durable=False),
+    "nats": StoreScheme("nats://A,B,C", _parse_nats_url, _open_nats, is_shared=True),
     "postgresql": StoreScheme("postgresql://HOST/DATABASE", _parse_postgres_url, _open_postgres, is_shared=True),
 }
 
