@@ -49,10 +49,11 @@ agents, and agents that use the draft or 2025.1, always have one process per
 session.
 
 Sessions are stored with your own, in another file (--store FILE), in memory
-only (--store memory:), or in PostgreSQL (--store postgresql://HOST/DATABASE,
-with its password in PGPASSWORD or ~/.pgpass). One host serves one store file;
-its tokens are stored next to it (dragoman tokens --store FILE), or in the
-database.
+only (--store memory:), or in an engine that several hosts share: PostgreSQL
+(postgresql://HOST/DATABASE, its password in PGPASSWORD or ~/.pgpass) or NATS
+JetStream (nats://A,B,C; nats: starts a server beside the host). One host serves
+one store file; its tokens are stored next to it (dragoman tokens --store FILE),
+or in the engine.
 
 All options can also be set in config.toml under [host]; flags override them.
 SIGHUP loads config.toml, the certificate and the access log again; what cannot

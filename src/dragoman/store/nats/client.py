@@ -68,7 +68,7 @@ class NatsClient:
             """Errors are those of the calls."""
 
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT * 2):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 self._nc = await nats.connect(
                     servers=servers,
                     connect_timeout=CONNECT_TIMEOUT,

@@ -38,6 +38,7 @@ class SessionHead(msgspec.Struct, omit_defaults=True):
     archived: bool = False
     imported: int = 0
     expired: bool = False
+    witness: int = 0  # entries that the log had at least: one that is shorter lost its end
 
 
 class Index:

@@ -121,6 +121,8 @@ class Logs:
                 if stored.head.write == write:
                     self._ends[session_id] = stored  # an answer of an earlier try was lost
                     return lines, stored
+                if stored.seq and stored.head.entries < end.head.entries:  # a leader whose files were damaged
+                    raise corrupted_error(session_id, [(stored.head.entries + 1, end.head.entries)]) from None
                 if stored.seq == end.seq:
                     await asyncio.sleep(RETRY_DELAY)  # a write is in flight that nobody acknowledged
                 continue

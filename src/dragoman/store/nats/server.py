@@ -19,10 +19,15 @@ from pathlib import Path
 import msgspec
 
 from dragoman.errors import ConfigFault, StoreFault
+from dragoman.transport.process.process_tree import MARKER
+from dragoman.transport.process.watchdog import Watchdog
 
 # How long the server may take to be ready. It takes a tenth of a second; a large store some seconds. Seconds.
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 10.0
+
+# Ends the server if this process is killed. It is not one of the agents that a host ends without its lease.
+_WATCHDOG = Watchdog()
 
 _CONFIG = """\
 listen: "127.0.0.1:-1"
@@ -40,6 +45,7 @@ class OwnServer:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = -1
+        self._mark = secrets.token_hex(8)
         self.url = ""
         self.token = secrets.token_hex(24)
 
@@ -59,24 +65,41 @@ class OwnServer:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise StoreFault("locked", f"another host uses {self._folder}; stop it, or use another store") from None
+            self._lock = -1
+            self._join()
+            return
         for old in self._folder.glob("*.ports"):
             old.unlink()
+        _write_private(self._folder / "token", self.token)
         quoted = {name: msgspec.json.encode(str(value)).decode() for name, value in self._values().items()}
         config = self._folder / "nats.conf"
-        fd = os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "w") as file:
-            file.write(_CONFIG.format(**quoted))
+        _write_private(config, _CONFIG.format(**quoted))
         with open(self._folder / "log", "ab") as log:
+            # The server holds the lock too: as long as it runs, nobody starts another one on its data.
             self._process = subprocess.Popen(
-                [program, "-c", str(config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [program, "-c", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, MARKER: self._mark},
+                pass_fds=(self._lock,),
+                start_new_session=True,
             )
+        _WATCHDOG.guard(self._mark, self._process.pid)
         self.url = self._wait_ready(self._process)
+
+    def _join(self) -> None:
+        """Use the server that another process of this user runs in the folder, such as a host."""
+        try:
+            self.url = self._wait_ready(None)
+            self.token = (self._folder / "token").read_text()
+        except OSError as error:
+            raise StoreFault("locked", f"another program starts a server in {self._folder}; try again") from error
 
     def _values(self) -> dict[str, str]:
         return {"folder": str(self._folder), "data": str(self._folder / "data"), "token": self.token}
 
-    def _wait_ready(self, process: subprocess.Popen[bytes]) -> str:
+    def _wait_ready(self, process: subprocess.Popen[bytes] | None) -> str:
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
             for path in self._folder.glob("*.ports"):
@@ -84,7 +107,7 @@ class OwnServer:
                     return str(msgspec.json.decode(path.read_bytes())["nats"][0])
                 except (msgspec.MsgspecError, KeyError, IndexError, OSError):
                     pass  # it is being written
-            if process.poll() is not None:
+            if process is not None and process.poll() is not None:
                 break
             time.sleep(0.02)
         self._stop()
@@ -102,9 +125,17 @@ class OwnServer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            _WATCHDOG.unguard(self._mark)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "w") as file:
+        file.write(text)
 
 
 def find_program() -> str:

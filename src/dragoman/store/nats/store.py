@@ -103,6 +103,7 @@ class NatsStore:
                 log_summary.add_entry(draft.kind, draft.time, line)
             for name in _HEAD_MEMBERS:
                 setattr(head, name, getattr(log_summary, name))
+            head.witness = max(head.witness, first + len(lines) - 1)
 
         await self._index.change_head(session_id, change)
 
@@ -126,8 +127,8 @@ class NatsStore:
     async def lines(
         self, session_id: str, after: int = 0, limit: int | None = None, *, intact: bool = False
     ) -> list[bytes]:
-        end, _ = await self._find(session_id)
-        first, entries = max(after, 0) + 1, end.head.entries
+        end, head = await self._find(session_id)
+        first, entries = max(after, 0) + 1, max(end.head.entries, head.witness)
         last = entries if limit is None else min(entries, first - 1 + max(limit, 0))
         found = await self._logs.read(session_id, end, first, last)
         if found.lost and not intact:
@@ -156,8 +157,13 @@ class NatsStore:
             return claims.no_claim(session_id)
 
     async def claim(self, session_id: str, node: str, *, epoch: int) -> Claim:
-        await self._refuse_expired(session_id)
-        return await self._logs.claim(session_id, node, epoch)
+        head = await self._index.head(session_id)
+        if head is not None and head.expired:
+            raise expired_error(session_id)
+        claim = await self._logs.claim(session_id, node, epoch)
+        if head is not None and claim.seq < head.witness:  # nobody may write numbers again that were told to others
+            raise corrupted_error(session_id, [(claim.seq + 1, head.witness)])
+        return claim
 
     async def settle(self, claim: Claim) -> Claim:
         return await claims.settle(self, claim)
@@ -267,24 +273,32 @@ class NatsStore:
         found = await self._logs.read(session_id, end, 1, entries)
         if found.lost:
             raise corrupted_error(session_id, found.lost)
-        await self._refuse_taken(new_id)
+        expected = await self._free_end(new_id)
         await self._logs.write_pages(new_id, found.lines)
         imported = min(origin.imported, entries)
-        await self._save_log(new_id, fold_summary(new_id, found.lines), 0, forked_from=session_id, imported=imported)
+        await self._save_log(
+            new_id, fold_summary(new_id, found.lines), expected, forked_from=session_id, imported=imported
+        )
         if credentials := await self.credentials(session_id):
             await self.keep_credentials(new_id, credentials)
         return _to_summary(*await self._find(new_id))
 
     async def begin_import(self, session_id: str, entries: int, *, forked_from: str | None = None) -> Summary:
         await self._refuse_expired(session_id)
-        await self._refuse_taken(session_id)
+        expected = await self._free_end(session_id)
         empty = LogSummary(session_id=session_id)
-        await self._save_log(session_id, empty, 0, forked_from=forked_from, imported=entries)
+        await self._save_log(session_id, empty, expected, forked_from=forked_from, imported=entries)
         return _to_summary(*await self._find(session_id, blank=True))
 
-    async def _refuse_taken(self, session_id: str) -> None:
-        if (await self._logs.end(session_id)).seq:
+    async def _free_end(self, session_id: str) -> int:
+        """Return what the first message of a new log expects; raise invalid_params if the id is in use.
+
+        An empty log that nobody claimed is left from a writer that was killed.
+        """
+        end = await self._logs.end(session_id)
+        if end.seq and (end.head.epoch or not _is_blank(end.head, await self._index.head(session_id))):
             raise taken_error(session_id, session_id)
+        return end.seq
 
     async def _save_log(self, session_id: str, folded: LogSummary, expected: int, **members: Any) -> None:
         """Write the summary and the end of a log whose pages are there."""
@@ -332,13 +346,15 @@ class NatsStore:
         raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message)
 
     async def verify(self, session_id: str) -> LogReport:
-        end, _ = await self._find(session_id)
-        found = await self._logs.read(session_id, end, 1, end.head.entries)
-        return build_report(session_id, end.head.entries, found.lost)
+        end, head = await self._find(session_id)
+        entries = max(end.head.entries, head.witness)
+        found = await self._logs.read(session_id, end, 1, entries)
+        return build_report(session_id, entries, found.lost)
 
     async def repair(self, session_id: str) -> LogReport:
-        end, _ = await self._find(session_id)
-        found = await self._logs.read(session_id, end, 1, end.head.entries)
+        end, head = await self._find(session_id)
+        entries = max(end.head.entries, head.witness)
+        found = await self._logs.read(session_id, end, 1, entries)
         if found.lost:
             lines = fill_gaps(found.lines, found.lost)
             folded = fold_summary(session_id, lines)
@@ -346,7 +362,7 @@ class NatsStore:
             await self._logs.write_pages(session_id, lines, epoch=end.head.epoch)
             await self._save_log(session_id, folded, end.seq)
             await self._index.delete(state_subject(session_id))
-        return build_report(session_id, end.head.entries, found.lost)
+        return build_report(session_id, entries, found.lost)
 
     # --- credentials ------------------------------------------------------------------------------------------
 
@@ -387,6 +403,8 @@ class NatsStore:
 
     async def _join_tail(self, session_id: str) -> None:
         try:
+            entries = (await self._logs.end(session_id)).head.entries
+            await self._index.change_head(session_id, lambda head: setattr(head, "witness", entries))
             await self._logs.join_tail(session_id)
         except (StoreFault, ProtocolError):
             pass  # it can be done at the end of the next turn
