@@ -35,7 +35,7 @@ SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(TEST_TI
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: web-test web-pictures run test system-packages check suite test-all fuzz kill-run tree-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help fleet-run
+.PHONY: web-test web-pictures run test system-packages check suite test-all fuzz kill-run index-run tree-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help fleet-run
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
@@ -86,6 +86,9 @@ kill-run: $(VENV)/.dev ## kill agent, client and writer with -9, KILLS=200 times
 
 tree-run: $(VENV)/.dev ## three agents write one tree at random, some through terminals: no write is lost silently; OPERATIONS, FILES, SEED=...
 	$(BIN)/python -m tests.bridge.team.tree_run --operations $(or $(OPERATIONS),2000) --files $(or $(FILES),20) $(if $(SEED),--seed $(SEED))
+
+index-run: $(VENV)/.dev ## a million sessions in PostgreSQL: list, find and wake as fast as among a thousand; SESSIONS=...
+	$(BIN)/python -m bench.peers.engines '{"work": "listing", "engine": "postgres", "count": $(or $(SESSIONS),1000000), "cwd": "build/index"}'
 
 attack-run: $(VENV)/.dev ## the attacks of docs/security.md: file calls, command lines and tokens at random; LINES, CALLS, SEED=...
 	$(BIN)/python -m tests.attacks.run --lines $(or $(LINES),228630) --calls $(or $(CALLS),31250) $(if $(SEED),--seed $(SEED))

@@ -36,7 +36,7 @@ INITIALIZE = {
 
 PROGRAMS = {
     "guard": "guarding", "lsp": "diagnosing", "mcp": "calling", "store": "storing", "host": "hosting",
-    "fleet": "relaying",
+    "fleet": "relaying", "engine": "engines",
 }  # fmt: skip
 
 Figures = dict[str, float]

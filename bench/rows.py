@@ -31,6 +31,7 @@ Way = Literal[
     "host",
     "chain",
     "fleet",
+    "engine",
 ]
 
 
@@ -77,6 +78,9 @@ class Row:
 
 
 CHAIN = {"count": 50_000, "pings": 1_000}
+# Engines of a fleet, next to SQLite.
+ENGINES = ("postgres", "nats")
+
 STREAM = {"work": "stream", "count": 50_000}
 FILES = {"work": "files", "count": 5_000, "inflight": 1}
 
@@ -113,6 +117,15 @@ JOBS = (
     Job("appends", "store", {"work": "appends", "count": 40_000}, kinds=("ours",)),
     Job("growth", "store", {"work": "growth", "count": 1_000_000}, kinds=("ours",)),
     Job("load", "store", {"work": "load", "count": 10_000}, kinds=("ours",)),
+    *(
+        Job(f"{engine}-appends", "engine", {"work": "appends", "engine": engine, "count": 2000}, kinds=("ours",))
+        for engine in ENGINES
+    ),
+    *(
+        Job(f"{engine}-load", "engine", {"work": "load", "engine": engine, "count": 10_000}, kinds=("ours",))
+        for engine in ENGINES
+    ),
+    Job("postgres-index", "engine", {"work": "listing", "engine": "postgres", "count": 1_000_000}, kinds=("ours",)),
     Job("flight", "peers", {"work": "files", "count": 20_000, "inflight": 64}),
     Job("sessions", "peers", {"work": "sessions", "count": 1_000, "updates": 20}),
     Job("start", "start"),
@@ -270,6 +283,23 @@ ROWS = (
     Row("… one by one, against commits of 64 rows", "appends", "many_single_ratio", "x", HALF),
     Row("an append at 1,000,000 entries, against 1,000", "growth", "append_growth", "x", FLAT),
     Row("a read at 1,000,000 entries, against 1,000", "growth", "read_growth", "x", FLAT),
+    *(
+        Row(
+            f"{engine}: appends of one entry by {crowd} sessions, against SQLite",
+            f"{engine}-appends",
+            f"of_{crowd}_ratio",
+            "x",
+        )
+        for engine in ENGINES
+        for crowd in (1, 64, 256)
+    ),
+    *(
+        Row(f"{engine}: 10,000 entries read, CPU against SQLite", f"{engine}-load", "load_cpu_ratio", "x")
+        for engine in ENGINES
+    ),
+    Row("postgres: a user's list among 1,000,000 sessions, against 1,000", "postgres-index", "list_growth", "x"),
+    Row("postgres: a name among 1,000,000 sessions, against 1,000", "postgres-index", "name_growth", "x"),
+    Row("postgres: the owner of a session among 1,000,000, against 1,000", "postgres-index", "wake_growth", "x"),
     Row("session/load of 10,000 entries after a restart", "load", "time_ms", "ms"),
     Row("20,000 requests, 64 in flight", "flight", "requests_per_second", "requests/s", _least(2.2)),
     Row("1,000 sessions, a prompt and 20 updates each", "sessions", "time_ms", "ms", _most(1 / 5)),

@@ -1,0 +1,183 @@
+"""What an engine of a fleet costs, next to the SQLite store with the same durability, in one run and in turns.
+
+    python -m bench.peers.engines '{"work": "appends", "engine": "postgres", "count": 2000, "cwd": "/tmp/x"}'
+
+Prints the figures of one of the works below as JSON. The engine is a server of its own on this machine: PostgreSQL of
+the system or of a wheel, or nats-server of the wheel, each syncing every commit.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any
+
+from bench.peers.storing import draft
+from dragoman.store.contract import Store
+from dragoman.store.fleet import Engine, EngineOptions
+from dragoman.store.sqlite import SqliteStore
+from dragoman.store.urls import open_engine
+
+# Sessions that append at once.
+CROWDS = (1, 64, 256)
+
+# Sessions of the user whose list is measured, and how often it is asked for.
+OWN = 100
+LISTS = 20
+
+# Rows of one statement that fills the index.
+FILL = 10_000
+
+
+@asynccontextmanager
+async def engine_at(name: str, folder: str) -> AsyncIterator[Engine]:
+    """Open an engine on a server of its own."""
+    if name == "nats":
+        engine = await open_engine(f"nats:{os.path.join(folder, 'nats')}")
+        try:
+            yield engine
+        finally:
+            await engine.close()
+        return
+    from tests.store.postgres import server
+
+    place = server.create_folder()
+    process = None
+    try:
+        server.init(place)
+        process = server.start(place, shared_buffers="256MB")
+        engine = await open_engine(server.Postgres(place).url("bench"), EngineOptions(owner="owner"))
+        try:
+            yield engine
+        finally:
+            await engine.close()
+    finally:
+        if process is not None:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+async def appends(engine: Engine, plain: Store, count: int) -> dict[str, float]:
+    """Appends of one entry per second, by crowds of sessions, and how many times as many as SQLite."""
+    figures: dict[str, float] = {}
+    for crowd in CROWDS:
+        times: dict[Store, list[float]] = {engine.store: [], plain: []}
+        for turn in range(max(count // crowd, 4)):
+            stores = list(times)
+            for store in stores if turn % 2 else stores[::-1]:
+                start = perf_counter()
+                await asyncio.gather(*(store.append(f"s{number}", [draft(turn)]) for number in range(crowd)))
+                times[store].append(perf_counter() - start)
+        ours, theirs = median(times[engine.store]), median(times[plain])
+        figures |= {f"of_{crowd}_per_second": crowd / ours, f"of_{crowd}_ratio": theirs / ours}
+    return figures
+
+
+async def load(engine: Engine, plain: Store, count: int) -> dict[str, float]:
+    """Processor time of reading a log of so many entries that were appended turn by turn."""
+    times: dict[Store, list[float]] = {engine.store: [], plain: []}
+    for store in times:
+        for start in range(0, count, 100):
+            await store.append("one", [draft(number) for number in range(start, start + 100)])
+            if start % 1000 == 900:
+                end = draft(0)
+                await store.append("one", [type(end)(kind="turn_ended", actor="agent", time=end.time, body={})])
+    for _ in range(10):
+        for store, taken in times.items():
+            before = process_time()
+            lines = await store.lines("one")
+            taken.append(process_time() - before)
+            assert len(lines) >= count
+    ours, theirs = median(times[engine.store]), median(times[plain])
+    return {"load_cpu_ms": ours * 1e3, "load_cpu_ratio": ours / theirs}
+
+
+async def listing(engine: Engine, plain: Store, count: int) -> dict[str, float]:
+    """The time of a list of a user's sessions, of a name and of a prefix, among 1,000 and among so many sessions."""
+    from dragoman.store.postgres.engine import PostgresEngine
+
+    assert isinstance(engine, PostgresEngine), "the index is filled with statements of PostgreSQL"
+    small = await _list_times(engine, 1000)
+    large = await _list_times(engine, count)
+    return {f"{name}_ms": taken * 1e3 for name, taken in large.items()} | {
+        f"{name}_growth": taken / small[name] for name, taken in large.items()
+    }
+
+
+async def fill_index(engine: Any, count: int) -> None:
+    """Make so many sessions, of which one user has a hundred."""
+    known = (await engine.database.fetch("SELECT count(*) FROM sessions"))[0][0]
+    for start in range(known, count, FILL):
+        end = min(start + FILL, count)
+        await engine.database.execute(
+            "WITH made AS (INSERT INTO sessions (id, cwd, created_at, title) "
+            "SELECT md5(n::text), '/w', 't', 'title ' || n FROM generate_series($1::bigint, $2) AS n RETURNING number) "
+            "INSERT INTO progress (number, entries, size, updated_at) SELECT number, 1, 100, "
+            "to_char(timestamp '2026-01-01' + number * interval '1 second', 'YYYY-MM-DD\"T\"HH24:MI:SS') FROM made",
+            start,
+            end - 1,
+        )
+        await engine.database.execute(
+            "INSERT INTO members SELECT md5(n::text), CASE WHEN n < $3 THEN 'ann' ELSE 'user' || n % 9999 END, 'admin' "
+            "FROM generate_series($1::bigint, $2) AS n",
+            start,
+            end - 1,
+            OWN,
+        )
+    await engine.database.execute("ANALYZE")
+
+
+async def _list_times(engine: Any, count: int) -> dict[str, float]:
+    await fill_index(engine, count)
+    id = (await engine.database.fetch("SELECT md5('500')"))[0][0]
+    await engine.store.rename(id, "roof")
+    works: dict[str, Callable[[], Awaitable[Any]]] = {
+        "list": lambda: engine.store.sessions(of="ann", limit=100),
+        "newest": lambda: engine.store.sessions(limit=100),
+        "name": lambda: engine.store.find("roof"),
+        "prefix": lambda: engine.store.find(id[:10]),
+        "wake": lambda: engine.store.owner(id),
+    }
+    found: dict[str, float] = {}
+    for name, work in works.items():
+        times = []
+        for _ in range(LISTS):
+            began = perf_counter()
+            await work()
+            times.append(perf_counter() - began)
+        found[name] = median(times)
+    return found
+
+
+WORKS: dict[str, Callable[[Engine, Store, int], Awaitable[dict[str, float]]]] = {
+    "appends": appends,
+    "load": load,
+    "listing": listing,
+}
+
+
+def main(work: dict[str, Any]) -> None:
+    """Do the work and print its figures."""
+
+    async def done() -> dict[str, float]:
+        plain = await SqliteStore.open(os.path.join(work["cwd"], "plain.db"))
+        try:
+            async with engine_at(work["engine"], work["cwd"]) as engine:
+                return await WORKS[work["work"]](engine, plain, work["count"])
+        finally:
+            await plain.close()
+
+    Path(work["cwd"]).mkdir(parents=True, exist_ok=True)
+    print(json.dumps(asyncio.run(done())))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
