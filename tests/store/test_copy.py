@@ -163,9 +163,10 @@ async def test_sqlite_to_an_engine_and_back_killed_in_the_middle_gives_identical
 
 @pytest.mark.item("FL-26")
 async def test_a_back_up_of_a_running_store_is_restored_with_everything_that_was_stored_before(
-    tmp_path: Path, engine_url: str
+    tmp_path: Path,
 ) -> None:
-    url = engine_url
+    pytest.importorskip("nats")
+    url = f"nats:{tmp_path / 'nats'}"
     engine = await open_engine(url, EngineOptions())
     await fill(engine.store)
     lease = await engine.nodes.join(NodeInfo(node="n1"), seconds=60)

@@ -147,12 +147,12 @@ class Writer:
             for _ in range(MAX_TRIES):
                 is_sent = False
                 connection = await self._connect()
-                ready = await self._find_tails(connection, batch)
-                if not ready:
+                batch = await self._find_tails(connection, batch)  # those that failed are not tried again
+                if not batch:
                     return
                 is_sent = True
                 try:
-                    batch = await self._send(connection, ready)
+                    batch = await self._send(connection, batch)
                 except Exception as error:
                     if not is_conflict(error):
                         raise
