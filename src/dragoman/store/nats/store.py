@@ -225,7 +225,7 @@ class NatsStore:
         except ProtocolError as error:
             if error.kind != Kind.SESSION_NOT_FOUND:
                 raise
-        named = await self._named(name)
+        named = await self._find_by_name(name)
         if named is not None:
             return named
         ids = [head.session_id async for head in self._index.heads(name) if not head.expired] if name else []
@@ -236,7 +236,7 @@ class NatsStore:
             raise missing_error(name)
         return found[0]
 
-    async def _named(self, name: str) -> Summary | None:
+    async def _find_by_name(self, name: str) -> Summary | None:
         """Return the session with a name. A record that its session does not know is left from a change that ended."""
         message = await self._index.get(name_subject(name))
         summary = None if message is None else await self._summary(message.data.decode())
@@ -258,7 +258,7 @@ class NatsStore:
         if by is not None and by.session_id != session_id:
             raise taken_error(name, by.session_id)
         message = await self._index.get(name_subject(name))
-        holder = await self._named(name)
+        holder = await self._find_by_name(name)
         if holder is not None and holder.session_id != session_id:
             raise taken_error(name, holder.session_id)
         try:
