@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import urllib.request
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import StoreFault
-from dragoman.store.nats.client import STREAM_NOT_FOUND, NatsClient
+from dragoman.store.nats.client import STREAM_NOT_FOUND, Conflict, NatsClient
 from dragoman.store.nats.messages import META, Shards, stream_name
 
 # Older servers lost streams after kills, or lack what the store uses.
@@ -18,6 +19,10 @@ MIN_VERSION = (2, 12, 3)
 
 # The streams of logs of a new store: a power of two, kept with the store. More spread the load of large fleets.
 DEFAULT_SHARDS = 4
+
+# How long to wait for the leader of a stream, and how often it is asked for. Seconds.
+LEADER_TIMEOUT = 20.0
+RETRY_DELAY = 0.2
 
 # How long a monitoring page may take. Seconds.
 MONITOR_TIMEOUT = 3.0
@@ -92,17 +97,34 @@ async def disagreements(monitors: Sequence[str]) -> list[str]:
 
 
 async def prepare_streams(client: NatsClient, *, replicas: int, shards: int) -> Shards:
-    """Create the streams that are missing; raise StoreFault if one of that name is not as we make it."""
+    """Create the streams that are missing; raise StoreFault if one of that name is not as we make it.
+
+    A new stream, or a cluster that was just started, has no leader for a moment: then it is tried again.
+    """
+    deadline = time.monotonic() + LEADER_TIMEOUT
+    while True:
+        try:
+            return await _prepare(client, replicas, shards)
+        except StoreFault as fault:
+            if fault.why not in ("away", "unknown") or time.monotonic() > deadline:
+                raise
+        except Conflict:
+            pass  # another node was faster
+        await asyncio.sleep(RETRY_DELAY)
+
+
+async def _prepare(client: NatsClient, replicas: int, shards: int) -> Shards:
     await _ensure(client, META, _config(META, ["dgm.meta.>"], replicas, max_msgs_per_subject=1, allow_msg_ttl=True))
     known = await client.last(META, "dgm.meta.shards")
     if known is None:
-        await client.publish("dgm.meta.shards", b"%d" % shards)
+        await client.publish("dgm.meta.shards", b"%d" % shards, expected=0)
         count = shards
     else:
         count = int(known.data)
     for shard in range(count):
         name = stream_name(shard)
         await _ensure(client, name, _config(name, [f"dgm.log.{shard}.>", f"dgm.page.{shard}.>"], replicas))
+        await client.last(name, f"dgm.log.{shard}.none")  # raises if it has no leader yet
     return Shards(count)
 
 
