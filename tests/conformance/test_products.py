@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from dragoman.agents.everything.agent import everything
+from dragoman.config.config_file import NamedAgent
 from dragoman.conformance.harness.peer import PROCESS, Timeouts
 from dragoman.conformance.harness.targets import CommandAgent, Target
 from dragoman.conformance.requirement import Level, Requirement, requirements
@@ -83,3 +84,16 @@ async def test_attach_breaks_no_must() -> None:
         failed, passed = await _failures(lambda timeouts: MemoryAgent(serve, "v1", timeouts=timeouts), MUST)
     assert not failed, failed
     assert passed >= 150
+
+
+async def test_attach_breaks_no_must_of_v2() -> None:
+    """A v2 client in a room whose agent is v2."""
+    wide = NamedAgent(name="wide", command="wide", dialect="v2")
+    async with running_host(partial(everything, "v2"), agents=(wide,)) as hosted:
+
+        async def serve(transport: Transport) -> None:
+            await attach(transport, hosted.connect_as())
+
+        failed, passed = await _failures(lambda timeouts: MemoryAgent(serve, "v2", timeouts=timeouts), MUST)
+    assert not failed, failed
+    assert passed >= 120

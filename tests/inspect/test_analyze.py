@@ -67,6 +67,21 @@ def test_a_null_result_is_a_slip() -> None:
     assert faults(("a2c", asked), ("c2a", answer(1, {}))) == []
 
 
+def test_version_2_is_judged() -> None:
+    info = {"name": "a", "version": "1"}
+    update = {"sessionUpdate": "terminal_update", "terminalId": "t", "command": "make"}
+    talk = [
+        ("c2a", call(1, "initialize", {"protocolVersion": 2, "info": info, "capabilities": {}})),
+        ("a2c", answer(1, {"protocolVersion": 2, "info": info, "capabilities": {"session": {}}})),
+        ("c2a", call(2, "session/prompt", {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]})),
+        ("a2c", answer(2, {"messageId": "m"})),
+        ("a2c", news(update)),
+    ]
+    assert faults(*talk) == []
+    del update["terminalId"]
+    assert len(faults(*talk)) == 1
+
+
 def test_a_later_version_is_not_judged_as_the_known_one() -> None:
     begin = [("c2a", call(1, "initialize", {"protocolVersion": 2})), ("a2c", answer(1, {"protocolVersion": 2}))]
     prompt = {"sessionId": "s", "prompt": []}

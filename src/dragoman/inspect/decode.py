@@ -19,9 +19,6 @@ from dragoman.schema.methods import METHODS, Method
 from dragoman.schema.side import Side
 from dragoman.transport.recording.format import DECODE_ERRORS
 
-# The newest version of official v1 whose messages we can judge.
-_VERSION = 1
-
 # Prefixes of extension methods.
 _EXTENSION_PREFIXES = ("_", "$/")
 
@@ -86,7 +83,8 @@ class RecordingDecoder:
 
     def _note_version(self, responder: Side, result: Any) -> list[Fault]:
         version = result.get("protocolVersion") if isinstance(result, dict) else None
-        is_known = not self._dialects[responder].official or not isinstance(version, int) or version <= _VERSION
+        newest = self._dialects[responder].version
+        is_known = newest is None or not isinstance(version, int) or version <= newest
         self._is_later_version = not is_known
         why = f"{version} is not known to Dragoman; the messages after this one are not judged"
         return [] if is_known else [Fault("protocolVersion", why)]
