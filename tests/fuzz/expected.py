@@ -24,7 +24,9 @@ _BRACKETS = re.compile(rb"[\[\]{}]")
 class Due:
     """The answers that one peer must get, and those that it got."""
 
-    def __init__(self) -> None:
+    def __init__(self, checks_ids: bool = False) -> None:
+        """`checks_ids`: a request with a fractional id gets an answer without an id."""
+        self._checks_ids = checks_ids
         self.frames = 0
         self.valid = 0
         self.requests = 0
@@ -63,13 +65,16 @@ class Due:
         if method is _NOTHING and key in self.asked:
             self.doubtful += 1  # an answer without result or error: it ends the request, unless that has ended
             self._perhaps.add(key)
-        elif key is None:
+        elif key is None or (self._is_invalid(id) and isinstance(method, str)):
             self.nameless += 1
         else:
             self.requests += isinstance(method, str)
             self.open[key] += 1
             self.named[key] = frame
         return value
+
+    def _is_invalid(self, id: Any) -> bool:
+        return self._checks_ids and isinstance(id, float) and not id.is_integer()
 
     def on_answer(self, answer: dict[str, Any]) -> None:
         """Record an answer."""

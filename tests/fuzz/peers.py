@@ -59,6 +59,11 @@ CLIENTS = {
     ),
 }
 CLIENTS["banjo"] = CLIENTS["v1"]
+CLIENTS["v2"] = ClientWords(
+    {"protocolVersion": 2, "info": {"name": "fuzz", "version": "1"}, "capabilities": {}},
+    {"cwd": "/"},
+    {"sessionId": SESSION, "prompt": TEXT},
+)
 
 
 def _official(text: str) -> dict[str, Any]:
@@ -100,6 +105,15 @@ AGENTS = {
     ),
 }
 AGENTS["banjo"] = AGENTS["v1"]
+AGENTS["v2"] = AgentWords(
+    {
+        "protocolVersion": 2,
+        "info": {"name": "fuzz", "version": "1"},
+        "capabilities": {"session": {"fork": {}}},
+    },
+    {"messageId": "MESSAGE"},
+    {"sessionId": SESSION, "update": {**_official("here"), "messageId": "answer"}},
+)
 
 
 def about(session: str, words: dict[str, Any]) -> Any:

@@ -87,7 +87,7 @@ class Run:
 
     def begin(self) -> None:
         """A fresh connection."""
-        self.due = Due()
+        self.due = Due(checks_ids=self.dialect == "v2")
         self.live = "none"
         self.own: dict[Any, asyncio.Future[Any]] = {}
         self._asked = 0
@@ -218,6 +218,8 @@ class AgentRun(Run):
     """Mutated frames to an agent of ours."""
 
     side = Side.AGENT
+    _said = 0
+    _idle: asyncio.Future[Any] | None = None
 
     async def connection(self, frames: int, surfaced: Surfaced) -> None:
         for _ in range(INTRODUCTIONS):
@@ -247,12 +249,22 @@ class AgentRun(Run):
         opened = await self.ask("session/new", about(self._chosen, words.new))
         self.live = opened.get("sessionId") or opened.get("session_id") or self._chosen
         self._said = 0
+        self._idle = asyncio.get_running_loop().create_future()
         ended = await self.ask("session/prompt", about(self.live, words.prompt))
+        if self.dialect == "v2":
+            assert "messageId" in ended, ended
+            await self.until(self._idle)
+            assert self._idle.done(), "the work never ended"
+            ended = {"stopReason": self._idle.result()}
         assert ended.get("stopReason", ended.get("stop_reason", ended.get("status"))) in ("end_turn", "ok"), ended
         assert self._said == 1, f"the turn said {self._said} chunks"
 
     def on_notification(self, message: dict[str, Any]) -> None:
         text = msgspec.json.encode(message)
+        update = message["params"].get("update", {}) if message["method"] == "session/update" else {}
+        idle = self._idle if update.get("state") == "idle" and message["params"]["sessionId"] == self.live else None
+        if idle is not None and not idle.done():
+            idle.set_result(update.get("stopReason"))
         self._said += message["method"] == "session/update" and b"heard: are you there?" in text
 
     def serve(self, message: dict[str, Any]) -> None:
@@ -353,12 +365,30 @@ class ClientRun(Run):
             self._calls.add(self._held)
             self._held.add_done_callback(self._calls.discard)
             self._held = None
-            self.reply(self._held_id, AGENTS[self.dialect].prompt)
+            if self.dialect == "v2":
+                self._run_work(self._held_session, self._held_id)
+                for _ in range(2):  # the prompts that were answered with mutated frames
+                    self._tell("prompted", sessionUpdate="state_update", state="running")
+                    self._tell("prompted", sessionUpdate="state_update", state="idle", stopReason="end_turn")
+            else:
+                self.reply(self._held_id, AGENTS[self.dialect].prompt)
+
+    def _tell(self, session: str, **update: Any) -> None:
+        params = {"sessionId": session, "update": update}
+        self.transport.send(msgspec.json.encode({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+
+    def _run_work(self, session: str, id: Any, chunk: Any = None) -> None:
+        """Insert a prompt of v2, work, and end the work."""
+        self.reply(id, AGENTS["v2"].prompt)
+        self._tell(session, sessionUpdate="state_update", state="running")
+        if chunk is not None:
+            self._tell(session, **chunk["update"])
+        self._tell(session, sessionUpdate="state_update", state="idle", stopReason="end_turn")
 
     def serve(self, message: dict[str, Any]) -> None:
         method, id = message["method"], message["id"]
         if HOLD in str(message.get("params")):
-            self._held_id = id
+            self._held_id, self._held_session = id, str(message["params"].get("sessionId"))
         elif self._mutating:
             answer = self.mutator.answer(method, id)
             self.last.append(answer)
@@ -377,6 +407,8 @@ class ClientRun(Run):
             self.live = params.get("session_id") or f"opened-{id}"
             named = {"session_id": self.live, "status": "ok"} if self.dialect == "2025.1" else {"sessionId": self.live}
             self.reply(id, named)
+        elif method == "session/prompt" and self.dialect == "v2":
+            self._run_work(params["sessionId"], id, words.chunk)
         elif method == "session/prompt":
             chunk = {"jsonrpc": "2.0", "method": "session/update", "params": about(self.live, words.chunk)}
             self.transport.send(msgspec.json.encode(chunk))

@@ -22,6 +22,7 @@ LIVE = "the-living-session"
 # Whole conversations by dialect; recordings were all made of peers that speak official v1 or banjo.
 FLOWS = {
     "v1": (),
+    "v2": (),
     "banjo": ("banjo_turn",),
     "2025.1": ("y2025_turn",),
     "crow": ("crow_turn",),

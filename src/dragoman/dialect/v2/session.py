@@ -45,7 +45,7 @@ def lower_server(server: Json) -> Json:
 
 
 def _check_server_type(kind: Json) -> None:
-    if isinstance(kind, str) and kind not in _SERVER_TYPES:
+    if kind is not None and (not isinstance(kind, str) or kind not in _SERVER_TYPES):
         raise ProtocolError(
             Kind.INVALID_PARAMS, f"MCP servers of type {kind} are not supported; use stdio or http", {"type": kind}
         )

@@ -113,7 +113,11 @@ def _lower_commands(update: Object) -> Object:
 
 def _lift_options(update: Object) -> Object:
     options = update.get("configOptions")
-    return {**update, "configOptions": [session.lift_option(option) for option in options or ()]}
+    return (
+        {**update, "configOptions": [session.lift_option(each) for each in options]}
+        if isinstance(options, list)
+        else update
+    )
 
 
 def _lower_options(update: Object) -> Object:
@@ -168,7 +172,8 @@ def _convert(table: dict[str, Conversion], params: Object) -> Object:
     update = params.get("update")
     if not isinstance(update, dict):
         return params
-    convert = table.get(update.get("sessionUpdate", ""))
+    kind = update.get("sessionUpdate")
+    convert = table.get(kind) if isinstance(kind, str) else None
     return params if convert is None else {**params, "update": convert(update)}
 
 
