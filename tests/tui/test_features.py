@@ -133,9 +133,19 @@ async def test_a_form_is_filled_in_line_by_line(here: Path) -> None:
     async with open_window(here) as window:
         window.type("/form" + ENTER)
         await window.expect("The agent asks you:")
-        await window.answer("n")
-        await window.expect_that(lambda: not window.app.shown_tab.is_running)
-        assert not window.app.shown_tab.is_asking
+        await window.expect(" y  answer   n  decline")
+        await window.answer("y")
+        for label, value in (("Name:", "Ann"), ("Age:", "33"), ("Height:", "1.7")):
+            await window.expect(f"▌ {label}")
+            await window.expect_that(window.app.is_answer_settled)
+            window.type(value + ENTER)
+        await window.expect("▌ Awake")
+        await window.answer("y")
+        await window.expect("▌ Color")
+        await window.answer("1")
+        await window.expect("color: red")
+        assert "name: Ann" in window.text
+        assert "age: 33" in window.text
 
 
 @pytest.mark.item("FA-29")

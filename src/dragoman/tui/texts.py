@@ -15,12 +15,12 @@ PROMPT_HINT = "Ask the agent…  @file  /command"
 PROMPT_HINT_RUNNING = "Goes into the queue while the agent works"
 STARTING = "starting…"
 
-QUESTION_KEYS = {
-    "y": "once",
-    "s": "this session",
-    "w": "always here",
-    "a": "always",
-    "n": "no",
+# What the answers to permission requests mean, in a row.
+SHORT_ANSWERS = {
+    "yes, this once": "once",
+    "yes, for this session": "this session",
+    "yes, always in this folder": "always here",
+    "yes, always and everywhere": "always",
 }
 QUESTION_TAB = "Tab: answer"
 WRONG_KEY = "press one of these keys; Tab goes to the prompt"

@@ -101,9 +101,10 @@ class Question:
             return []
         rows: list[list[Piece]] = [[]]
         for at, choice in enumerate(self.choices):
-            label = texts.QUESTION_KEYS.get(choice.key) if choice.key not in ("n",) else choice.meaning
+            label = texts.SHORT_ANSWERS.get(choice.meaning)
             named = peer_line(choice.name)
-            text = label or (f"{choice.meaning}: {named}" if named else choice.meaning)
+            is_own = not named or choice.meaning.startswith("no")  # our own words say enough
+            text = label or (choice.meaning if is_own else f"{choice.meaning}: {named}")
             key = (f" {choice.key} ", "key" if is_focused else "dim")
             pieces: list[Piece] = [
                 key,
