@@ -16,7 +16,7 @@ from dragoman.cli.ui.ansi import ansi_lines
 from dragoman.cli.ui.diff import compare_texts, diff_rows
 from dragoman.cli.ui.highlight import CodeStyler
 from dragoman.cli.ui.rows import Row, text_width
-from dragoman.cli.ui.terminal import QUESTION_BAR
+from dragoman.cli.ui.terminal import QUESTION_BAR, StyledLine
 from dragoman.schema import update as updates
 from dragoman.schema.content import ImageContent, TextContent
 from dragoman.schema.toolcall import Diff, ToolCallBlock
@@ -25,6 +25,7 @@ from dragoman.tui.flow.flow import Flow
 from dragoman.tui.flow.view import FlowView, Position
 from dragoman.tui.images import PLACEHOLDER, Picture, decode_png, find_protocol
 from dragoman.tui.painter import cells_of
+from dragoman.tui.tab.question import Question
 
 HOSTILE = (
     "\x1b[2J\x1b[H\x1b]0;title\x07", "\x9b31mred", "a\u202eb\u2066c\u2069", "zero\u200bwidth\ufeff\u2060", "\r over",
@@ -231,3 +232,12 @@ def test_broken_pictures_are_described() -> None:
         picture = Picture(data, "image/png")
         assert picture.sixel_sequence(10, 10) == ""
         assert picture.placeholder_rows(10, 10) == [] or picture.size == (20, 20)
+
+
+async def test_blanks_hide_nothing_in_a_question_or_on_a_card() -> None:
+    command = f"ls{' ' * 300}; rm -rf /"
+    rows = Question([StyledLine(command, "bold")], []).rows(60, 10, is_focused=True)
+    assert "ls … 300 blanks … ; rm -rf /" in rows[0].text
+    flow = Flow("/work")
+    flow.apply(call("pending", title=command, kind="execute"))
+    assert "ls ; rm -rf /" in rows_of(flow)[0].text

@@ -149,7 +149,8 @@ class ToolCard:
     def _subject(self, label: str) -> str:
         """Return what the call is about: its title without a first word that repeats the label."""
         call = self.call
-        title = peer_line(call.title or call.name or call.tool_call_id)
+        # Blanks would push the rest of it out of sight.
+        title = " ".join(peer_line(call.title or call.name or call.tool_call_id).split())
         first, _, rest = title.partition(" ")
         if rest and first.lower().rstrip(":") in (label.lower(), call.kind, "execute"):
             title = rest

@@ -7,6 +7,7 @@ being written in the prompt. So no key that was meant for something else is an a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import monotonic
@@ -24,8 +25,8 @@ ARM_DELAY = 0.4
 # Rows that one line of a question may take: its beginning and its end are shown.
 MAX_LINE_ROWS = 8
 
-# Blanks in a row that are shown; more would push what follows out of sight.
-MAX_BLANKS = 12
+# More blanks in a row are counted instead: they would push what follows out of sight.
+_BLANKS = re.compile(r"[^\S\n]{12,}")
 
 
 class Question:
@@ -138,14 +139,7 @@ def _part_rows(part: QuestionPart, width: int) -> list[Row]:
 
 
 def _visible_blanks(text: str) -> str:
-    words = text.split(" " * MAX_BLANKS)
-    return (
-        words[0]
-        if len(words) == 1
-        else f" … {(len(words) - 1) * MAX_BLANKS} blanks … ".join(
-            (words[0].rstrip(), " ".join(word.strip() for word in words[1:]))
-        )
-    )
+    return _BLANKS.sub(lambda run: f" … {len(run[0])} blanks … ", text)
 
 
 class BarPrompter(Prompter):
