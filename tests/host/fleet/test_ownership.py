@@ -251,3 +251,24 @@ def test_the_times_of_a_lease_are_in_their_order() -> None:
         values = [times.renew, times.stop_turns, times.end_agents, times.kill_agents, times.counts]
         assert values == sorted(values)
     assert LeaseTimes().renew * 2 > LeaseTimes().stop_turns, "two renewals may fail"
+
+
+async def test_a_prompt_whose_answer_was_lost_with_a_link_is_answered_from_the_log_and_not_run_again(
+    tmp_path: Path,
+) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client() as near, second.client() as far:
+            session = await open_session(near, tmp_path)
+            await far.load_session(session.id, str(tmp_path))
+            asked = send_prompt(far, session.id, "wait gate")
+            room = second.distant(session.id)
+            await until(lambda: any(prompt.turn is not None for prompt in room.pending.values()))
+            # The node of the client forgets the entry, as if it had been lost with the cut.
+            (prompt,) = room.pending.values()
+            log = await first.host.store.read(session.id)
+            prompt.turn = None
+            room.state.seq = next(entry.seq for entry in log if entry.kind == "prompt") - 1
+            await second.cut_links()
+            first.hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
+            assert (await asked).stop_reason == "end_turn"
+            assert prompts_in(await first.host.store.read(session.id)) == ["wait gate"]

@@ -164,6 +164,7 @@ class DistantClient:
         self.rooms: dict[str, Room] = {}
         self.prompts: dict[Any, tuple[Room, str]] = {}
         self.cursors: dict[Any, int] = {}
+        self.prompt_lock = asyncio.Lock()  # for the checks before a prompt is queued
         self.is_connected = card.is_connected
         self.topics = frozenset(card.topics)
         self.dialect = load_dialect(card.dialect)

@@ -25,7 +25,7 @@ from dragoman.schema.base import encode, to_json
 from dragoman.schema.methods import find_method
 from dragoman.schema.prompt import PromptParams
 from dragoman.schema.side import Side
-from dragoman.store.contract import RawEntry
+from dragoman.store.contract import EntryKind, RawEntry, decode_raw_entry
 
 if TYPE_CHECKING:
     from dragoman.host.host import Host
@@ -122,8 +122,20 @@ class DistantClients:
         client.joined_room(room.id, EDITOR)
         params = msgspec.convert(values["params"], PromptParams)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        room.enqueue_prompt(client, list(params.prompt), _answer_future(answer), values["promptId"])  # type: ignore[arg-type]
+        async with client.prompt_lock:  # prompts of a client run in the order in which it sent them
+            if room.queue.find(values["promptId"]) is None and await self._is_in_log(room, values):
+                raise moved_error(room.id)  # its node finds it in the log, and the end of its turn answers it
+            room = self._watched_room(link, values["session"])
+            room.enqueue_prompt(client, list(params.prompt), _answer_future(answer), values["promptId"])  # type: ignore[arg-type]
         return to_json(await answer)
+
+    async def _is_in_log(self, room: Room, values: Any) -> bool:
+        """Tell whether the log has a prompt, among the entries that the node that offers it has not seen."""
+        if values["after"] >= room.state.seq:
+            return False
+        wanted = encode(values["promptId"])
+        lines = await self._host.store.lines(room.id, values["after"], intact=True)
+        return any(wanted in line and decode_raw_entry(line).kind == EntryKind.PROMPT for line in lines)
 
     async def call(self, link: Link, id: int, values: Any) -> Any:
         """Serve a call of a client of another node as if it were connected here."""

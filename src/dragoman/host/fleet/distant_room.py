@@ -18,13 +18,13 @@ from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.fleet.distant_client import card_of, notification_from_json
-from dragoman.host.room.members import Members
+from dragoman.host.room.members import PAGE_SIZE, Members
 from dragoman.host.room.notifications import PRESENCE, TURNS, Notification
 from dragoman.host.room.shown_terminals import ClientTerminal, ShownTerminals
 from dragoman.ids import new_id
 from dragoman.schema.base import to_json
 from dragoman.schema.prompt import PromptResult, StopReason
-from dragoman.store.contract import Entry, EntryKind, RawEntry
+from dragoman.store.contract import Entry, EntryKind, RawEntry, decode_entry, decode_raw_entry
 from dragoman.store.session_log import NoLog
 from dragoman.store.session_state import SessionState
 
@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 
 # How long a room without members is kept: the next call of a client often follows. Seconds.
 IDLE_TIMEOUT = 5.0
+
+# Before a prompt is offered again. Seconds; what the log has of it is on its way.
+OFFER_PAUSE = 0.05
+
+# Ends of turns that are remembered, for prompts whose answer was lost with a link: a prompt waits for few turns.
+MAX_ENDED_TURNS = 64
 
 # How long the owner may take to admit a client. Seconds.
 JOIN_TIMEOUT = 30.0
@@ -119,6 +125,8 @@ class DistantRoom:
         self.use_count = 0
         self.pending: dict[str, PendingPrompt] = {}
         self.attach_lock = asyncio.Lock()
+        self._is_catching_up = 0
+        self._ended_turns: dict[str, Any] = {}  # the last turns that ended, and how
         self._current: dict[str, Notification] = {}  # the last of each kind that is not in the log
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -159,6 +167,10 @@ class DistantRoom:
         """Send a committed entry to the members of this node."""
         if entry.seq <= self.state.seq:
             return
+        if entry.seq > self.state.seq + 1:  # the store has what is missing, and this one
+            if not self._is_catching_up:
+                self.spawn(self.catch_up())
+            return
         self._note_prompt(entry)
         self.members.on_committed(
             self.id,
@@ -183,18 +195,25 @@ class DistantRoom:
     def _resolve_turn(self, entry: RawEntry) -> None:
         """Answer prompts whose turn ended while no link was there to bring the answer."""
         body = entry.value
+        self._ended_turns[entry.turn or ""] = body
+        if len(self._ended_turns) > MAX_ENDED_TURNS:
+            del self._ended_turns[next(iter(self._ended_turns))]
         for prompt in list(self.pending.values()):
             if prompt.turn is not None and prompt.turn == entry.turn and not prompt.is_offered:
                 self.answer(prompt, *_turn_outcome(body))
 
     async def catch_up(self) -> None:
         """Read what the log has beyond what this node knows, and send it to the members."""
-        while True:
-            lines = await self.host.store.lines(self.id, self.state.seq, 500, intact=True)
-            if not lines:
-                return
-            for line in lines:
-                self.on_entry(msgspec.json.decode(line, type=RawEntry))
+        self._is_catching_up += 1
+        try:
+            while lines := await self.host.store.lines(self.id, self.state.seq, PAGE_SIZE, intact=True):
+                before = self.state.seq
+                for line in lines:
+                    self.on_entry(decode_raw_entry(line))
+                if self.state.seq == before:  # entries of a damaged log are missing: members read what is there
+                    self.members.on_committed(self.id, decode_entry(lines[0]))
+        finally:
+            self._is_catching_up -= 1
 
     def on_head(self, seq: int) -> None:
         """Read entries that were left out because the link was slow."""
@@ -290,9 +309,14 @@ class DistantRoom:
                 return
             if link is None:  # the session runs here from now on, and has taken the prompt over
                 return
-            if prompt.id not in self.pending or prompt.turn is not None:
-                return  # the log has it: its turn answers it
+            if prompt.id not in self.pending:
+                return
+            if prompt.turn is not None:  # the log has it: the end of its turn answers it
+                if prompt.turn in self._ended_turns:
+                    self.answer(prompt, *_turn_outcome(self._ended_turns[prompt.turn]))
+                return
             values = {"session": self.id, "client": card_of(prompt.client), "promptId": prompt.id}
+            values["after"] = self.state.seq
             prompt.is_offered = True
             prompt.call_id, answer = link.start_request("prompt", {**values, "params": prompt.params})
             try:
@@ -300,6 +324,7 @@ class DistantRoom:
             except ProtocolError as error:
                 prompt.is_offered = False
                 if error.kind == Kind.CONNECTION_LOST or _is_moved(error):
+                    await asyncio.sleep(OFFER_PAUSE)
                     continue
                 self.answer(prompt, None, error)
                 return
