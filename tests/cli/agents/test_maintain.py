@@ -175,7 +175,7 @@ def test_verify_tells_withdrawn_deprecated_quarantined_and_unknown_apart(user: U
     (user.folder / "npm").rename(user.folder / "npm-between")
     assert states()["agent"] == "withdrawn"
     assert user.run("verify", "agent", "--offline", refresh=False) == 0
-    assert "version unknown  (offline)" in user.out
+    assert "version unknown  signature unknown  (offline)" in user.out
 
 
 @pytest.mark.item("RG-17")

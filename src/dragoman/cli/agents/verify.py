@@ -14,15 +14,17 @@ from dragoman.cli.ui.terminal import OutputStream
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.index import snapshot
 from dragoman.registry.install.lock import load_lock
-from dragoman.registry.install.verify import OK, Report, verify_files, version_status
+from dragoman.registry.install.verify import OK, Report, standing, verify_files
 
 # Differences that are listed; the rest is counted.
 SHOWN = 20
 
 HELP = f"""\
 Hashes every file of each installed agent and compares it with the lock, then
-asks npm, PyPI or the registry whether the version was withdrawn. One changed
-byte ends it with 1. --offline only compares files.
+asks npm, PyPI or the registry whether the version was withdrawn. The signature
+of npm is checked, where npm offers one; for PyPI the publisher that it attests
+is named. One changed byte or a wrong signature ends it with 1. --offline only
+compares files.
 
 {EXIT_CODES_HELP}
 
@@ -30,7 +32,14 @@ examples:
   dragoman agents verify
   dragoman agents verify gemini --offline --json"""
 
-_STYLES = {"ok": "green", "changed": "red", "withdrawn": "red", "quarantined": "yellow", "deprecated": "yellow"}
+_STYLES = {
+    "ok": "green",
+    "changed": "red",
+    "invalid": "red",
+    "withdrawn": "red",
+    "quarantined": "yellow",
+    "deprecated": "yellow",
+}
 
 
 def run(name: str, arguments: list[str]) -> int:
@@ -54,8 +63,9 @@ def _verify(options: argparse.Namespace) -> int:
         for name in options.names or installed:
             progress.report(f"verifying {name}")
             files = verify_files(name, installed[name], locked.get(name))
-            status, note = version_status(installed[name], registries.catalog, snapshot.quarantine(), workshop)
-            reports.append(files._replace(version=status, notes=(*files.notes, *([note] if note else []))))
+            now = standing(installed[name], registries.catalog, snapshot.quarantine(), workshop)
+            notes = (*files.notes, *(note for note in (now.note, now.signature_note) if note))
+            reports.append(files._replace(version=now.version, signature=now.signature, notes=notes))
     if options.json:
         print_json([_to_json(each) for each in reports])
     else:
@@ -71,6 +81,7 @@ def _print(reports: list[Report]) -> None:
     for each in reports:
         pieces = [(f"{each.name:{width}}  ", "bold"), (f"files {each.files}", _STYLES.get(each.files, ""))]
         pieces += [(f"  version {each.version}", _STYLES.get(each.version, "dim"))]
+        pieces += [(f"  signature {each.signature}", _STYLES.get(each.signature, "dim"))]
         pieces += [(f"  ({'; '.join(each.notes)})" if each.notes else "", "dim"), ("\n", "")]
         output.write_pieces(pieces)
         for difference in each.differences[:SHOWN]:
@@ -86,6 +97,7 @@ def _to_json(each: Report) -> dict[str, object]:
         "name": each.name,
         "files": each.files,
         "version": each.version,
+        "signature": each.signature,
         "differences": [{"path": path, "what": what} for path, what in each.differences],
         "notes": list(each.notes),
     }

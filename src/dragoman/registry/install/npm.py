@@ -40,6 +40,7 @@ class Npm:
         config = _read_config(node)
         self.cache = str(config.get("cache") or os.path.expanduser("~/.npm"))
         self.userconfig = str(config.get("userconfig") or os.path.expanduser("~/.npmrc"))
+        self.registry = str(config.get("registry") or "")
         self._cafile = str(config.get("cafile") or "")
         self.min_age = _days(config.get("min-release-age"))
         os.makedirs(self.cache, mode=0o700, exist_ok=True)

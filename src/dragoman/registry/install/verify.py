@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from dragoman.registry.install.manifest import Difference, compare_manifest, dec
 from dragoman.registry.install.npm import Npm
 from dragoman.registry.install.plan import Workshop
 from dragoman.registry.install.records import FILES, MANIFEST_FILE, MAX_MANIFEST, Installed
+from dragoman.registry.install.signatures import INVALID, NOT_OFFERED, npm_signature, pypi_publisher
 from dragoman.registry.tools.find import find_nodes
 from dragoman.registry.tools.wheels import DEFAULT_INDEX, MAX_PAGE, parse_links
 
@@ -34,11 +35,12 @@ class Report(NamedTuple):
     version: str  # OK, WITHDRAWN, DEPRECATED, QUARANTINED or UNKNOWN
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
+    signature: str = UNKNOWN  # OK, "invalid", "not offered" or UNKNOWN
 
     @property
     def is_good(self) -> bool:
         """Whether nothing is wrong; what is not known is not wrong."""
-        return self.files == OK and self.version in (OK, UNKNOWN, DEPRECATED)
+        return self.files == OK and self.version in (OK, UNKNOWN, DEPRECATED) and self.signature != INVALID
 
 
 def verify_files(name: str, installed: Installed, locked: LockedAgent | None) -> Report:
@@ -49,6 +51,9 @@ def verify_files(name: str, installed: Installed, locked: LockedAgent | None) ->
     notes = []
     if locked is None:
         notes.append("it is not in the lock; the manifest itself is not vouched for")
+    elif locked.version != installed.record.version:  # the lock is written first, then the agent is switched
+        unfinished = f"the lock names {locked.version}: an install did not finish; install it again"
+        return Report(name, UNKNOWN, UNKNOWN, notes=(unfinished,))
     elif locked.manifest != hashlib.sha256(data).hexdigest():
         return Report(name, CHANGED, UNKNOWN, (Difference(MANIFEST_FILE, "changed"),), ("the lock names another one",))
     try:
@@ -58,36 +63,64 @@ def verify_files(name: str, installed: Installed, locked: LockedAgent | None) ->
     return Report(name, CHANGED if differences else OK, UNKNOWN, tuple(differences), tuple(notes))
 
 
-def version_status(
-    installed: Installed, catalog: Catalog, quarantine: Mapping[str, str], workshop: Workshop
-) -> tuple[str, str]:
-    """Return whether the version was withdrawn, deprecated or quarantined, and a note."""
+class Standing(NamedTuple):
+    """What the registries say of a version and its signature now."""
+
+    version: str
+    note: str = ""
+    signature: str = UNKNOWN
+    signature_note: str = ""
+
+
+def standing(installed: Installed, catalog: Catalog, quarantine: Mapping[str, str], workshop: Workshop) -> Standing:
+    """Return whether the version was withdrawn, deprecated or quarantined, and whether its signature is valid."""
     record = installed.record
-    if reason := quarantine.get(record.id):
-        return QUARANTINED, f"the registry: {reason}"
     if workshop.is_offline:
-        return UNKNOWN, "offline"
+        found = Standing(UNKNOWN, "offline")
+    else:
+        try:
+            found = _ask(installed, catalog, workshop)
+        except RegistryFault as fault:
+            found = Standing(UNKNOWN, str(fault).partition("\n")[0])
+    if reason := quarantine.get(record.id):
+        return found._replace(version=QUARANTINED, note=f"the registry: {reason}")
+    return found
+
+
+def _ask(installed: Installed, catalog: Catalog, workshop: Workshop) -> Standing:
+    record = installed.record
+    if record.kind == BINARY:
+        gone = catalog.find(record.id) is None
+        return Standing(WITHDRAWN, "no registry has it any more") if gone else Standing(OK, "", NOT_OFFERED)
+    if record.kind == NPX:
+        return _npm_standing(record.package, record.integrity, workshop)
+    return _pypi_standing(record.package, workshop)
+
+
+def _signature(check: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    """Return a signature's state; one that cannot be asked for is unknown."""
     try:
-        if record.kind == BINARY:
-            gone = catalog.find(record.id) is None
-            return (WITHDRAWN, "no registry has it any more") if gone else (OK, "")
-        return (_npm_status if record.kind == NPX else _pypi_status)(record.package, workshop)
+        return check()
     except RegistryFault as fault:
         return UNKNOWN, str(fault).partition("\n")[0]
 
 
-def _npm_status(package: str, workshop: Workshop) -> tuple[str, str]:
+def _npm_standing(package: str, integrity: str, workshop: Workshop) -> Standing:
     nodes = find_nodes(workshop.tools, workshop.section.node)
     if not nodes:
-        return UNKNOWN, "there is no npm to ask"
+        return Standing(UNKNOWN, "there is no npm to ask")
+    npm = Npm(nodes[0], workshop)
     with tempfile.TemporaryDirectory(prefix="dragoman-npm-") as folder:
-        known = Npm(nodes[0], workshop).view(package, folder)
+        known = npm.view(package, folder)
     if not known:
-        return WITHDRAWN, "npm does not have it any more"
-    return (DEPRECATED, str(known["deprecated"])) if known.get("deprecated") else (OK, "")
+        return Standing(WITHDRAWN, "npm does not have it any more")
+    dist = known.get("dist") if isinstance(known.get("dist"), dict) else {}
+    signed = _signature(lambda: npm_signature(package, dist or {}, integrity, npm.registry, workshop.http))
+    state = (DEPRECATED, str(known["deprecated"])) if known.get("deprecated") else (OK, "")
+    return Standing(*state, *signed)
 
 
-def _pypi_status(package: str, workshop: Workshop) -> tuple[str, str]:
+def _pypi_standing(package: str, workshop: Workshop) -> Standing:
     name, _, version = package.partition("==")
     name = name.partition("[")[0]
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT_INDEX
@@ -97,7 +130,8 @@ def _pypi_status(package: str, workshop: Workshop) -> tuple[str, str]:
     mark = f"-{version}-"
     files = [file for file, _, _ in parse_links(body, page) if mark in file or f"-{version}.tar" in file]
     if not files:
-        return WITHDRAWN, "PyPI does not have it any more"
+        return Standing(WITHDRAWN, "PyPI does not have it any more")
     lines = [line for line in body.decode("utf-8", "replace").splitlines() if mark in line]
     is_yanked = bool(lines) and all("data-yanked" in line for line in lines)
-    return (WITHDRAWN, "it was yanked from PyPI") if is_yanked else (OK, "")
+    attested = _signature(lambda: pypi_publisher(body, files[0], page, workshop.http))
+    return Standing(*((WITHDRAWN, "it was yanked from PyPI") if is_yanked else (OK, "")), *attested)
