@@ -131,9 +131,9 @@ def test_a_million_updates_are_collected_quickly_and_drawn_once() -> None:
     flow = Flow("/work")
     started = os.times()
     update = chunk("word ")
-    for _ in range(100_000):
+    for _ in range(1_000_000):
         flow.apply(update)
-    assert os.times().user - started.user < 5
+    assert os.times().user - started.user < 20
     view = FlowView(flow)
     assert len(view.visible()) == 20
     assert len(flow.blocks) == 1
