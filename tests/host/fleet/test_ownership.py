@@ -107,7 +107,6 @@ async def test_clients_of_a_dead_node_are_back_elsewhere_by_cursor(tmp_path: Pat
             assert "waiting for gate" in b"".join(received).decode()
 
 
-@pytest.mark.item("FL-17")
 async def test_a_session_of_one_nodes_folder_is_readable_everywhere_and_refused_by_name(tmp_path: Path) -> None:
     async with running_fleet(("n1", "n2"), labels={"n1": (), "n2": ()}) as (first, second):
         async with first.client() as near:
@@ -192,7 +191,6 @@ async def test_a_node_that_cannot_renew_ends_its_agents_before_others_may_claim(
             assert await session.ask("again") == "heard again"
 
 
-@pytest.mark.item("FL-14")
 async def test_a_link_that_is_cut_loses_and_doubles_nothing(tmp_path: Path) -> None:
     async with running_fleet(("n1", "n2")) as (first, second):
         async with first.client() as near, second.client() as far:
@@ -216,7 +214,6 @@ async def test_a_link_that_is_cut_loses_and_doubles_nothing(tmp_path: Path) -> N
             assert agent_text(distant).count("heard") == 6, "each is heard once"
 
 
-@pytest.mark.item("FL-20")
 async def test_drain_lets_turns_end_and_sessions_go_on_elsewhere(tmp_path: Path) -> None:
     async with running_fleet(("n1", "n2")) as (first, second):
         async with first.client() as near, second.client() as far:

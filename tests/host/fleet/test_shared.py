@@ -19,7 +19,6 @@ from tests.host.memory_host import messages_of, open_session, until
 from tests.store.postgres.server import Postgres
 
 
-@pytest.mark.item("FL-23")
 async def test_the_sessions_of_a_user_are_counted_at_all_nodes(tmp_path: Path) -> None:
     async with running_fleet(("n1", "n2"), limits=HostLimits(max_sessions=3)) as (first, second):
         async with first.client() as near, second.client() as far:
