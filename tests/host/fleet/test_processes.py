@@ -1,4 +1,4 @@
-"""Three nodes as processes on a real PostgreSQL: one is killed, one is paused beyond its lease."""
+"""Nodes as processes on a real PostgreSQL and a real nats-server: one is killed, one is paused beyond its lease."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dragoman.roles.client.session import ClientSession
 from tests.host.fleet.node_process import LEASE, NodeProcess
 from tests.host.fleet.test_heartbeat import is_running
 from tests.host.memory_host import messages_of
+from tests.store.nats.servers import Servers
 
 # Waking a session: the lease, an agent's start, and a machine under load. Seconds.
 WAKE_TIMEOUT = LEASE * 2 + 30
@@ -65,3 +66,25 @@ async def test_a_node_is_paused_and_one_is_killed_and_the_session_goes_on(
             texts = [text for role, text in messages_of(distant) if role == "agent"]
             assert [text for text in texts if text != "four"] == ["one", "two", "three", "five"]
             assert texts.count("four") <= 1
+
+
+async def test_two_nodes_on_nats_and_the_owner_is_killed(tmp_path: Path) -> None:
+    pytest.importorskip("nats")
+    servers = Servers(1)
+    with ExitStack() as stack:
+        stack.callback(servers.end)
+        nodes = []
+        for name in ("n1", "n2"):
+            node = NodeProcess(tmp_path, name, servers.url(), "--labels", "shared:all=/", "--trust-engine")
+            stack.callback(node.end)
+            nodes.append(node)
+        first, second = nodes
+        async with first.connect() as near, second.connect() as far:
+            session = await near.open_session(str(tmp_path))
+            assert await ask(session, "/echo one") == "one"
+            distant = await far.load_session(session.id, str(tmp_path))
+            assert await ask(distant, "/echo two") == "two"
+            first.kill(signal.SIGKILL)
+            assert await ask(distant, "/echo three") == "three"
+            texts = [text for role, text in messages_of(distant) if role == "agent"]
+            assert texts == ["one", "two", "three"]
