@@ -217,7 +217,7 @@ class RawProvider:
         return await self._server.request(method, params, lambda *_: None)
 
 
-@pytest.mark.item("BR-09")
+@pytest.mark.item("BR-09", "OFF-04")
 @pytest.mark.parametrize("spelling", ["server", "connection", "acp_id", "name"])
 async def test_an_agent_uses_the_spelling_of_its_client(spelling: str) -> None:
     ours, theirs = memory_pair()
