@@ -13,6 +13,7 @@ from dragoman.host.auth import token_calls
 from dragoman.host.auth.engine_roles import RecordRoles
 from dragoman.host.auth.roles import SessionRoles
 from dragoman.host.auth.token_calls import EngineTokens
+from dragoman.host.http.app import REVOCATION_CHECK_INTERVAL
 from dragoman.store.fleet import Engine
 from dragoman.store.local_fleet import local_engine
 from dragoman.store.memory import MemoryStore
@@ -61,6 +62,7 @@ async def test_a_revoked_token_is_refused_at_once_by_the_signal_and_soon_without
     monkeypatch.setattr(shared.signals, "send", _lose)
     await one.revoke(created.id)
     assert await other.is_valid(created.id), "the cache should still have it: this test shows nothing"
+    assert token_calls.CACHE_SECONDS + REVOCATION_CHECK_INTERVAL < 10
     monkeypatch.setattr(token_calls, "CACHE_SECONDS", 0.0)
     assert not await other.is_valid(created.id)
     with pytest.raises(Refused, match="revoked"):

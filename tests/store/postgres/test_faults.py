@@ -54,7 +54,6 @@ def draft(text: str) -> Draft:
     return Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body={"text": text})
 
 
-@pytest.mark.item("FL-02")
 async def test_each_append_is_synced_and_appends_that_wait_share_a_sync(own: OwnServer) -> None:
     own.start()
     try:
