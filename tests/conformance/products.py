@@ -1,6 +1,7 @@
 """`python -m tests.conformance.products`: `dragoman check agent` on our own products; all MUST have to pass.
 
-The agent that ships, the shortest agent of the guides, a translator in front of each dialect, a host behind `attach`.
+The agent that ships, the shortest agent of the guides, a translator in front of each dialect, a host behind `attach`,
+a chain.
 This takes minutes, so `make conformance` runs it; test_products.py is the short form. Arguments are names of products.
 """
 
@@ -41,6 +42,7 @@ PRODUCTS = {
     },
     "translate-auto": [*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", "draft"],  # banjo is detected as v1
     "attach": [*DRAGOMAN, "attach"],
+    "conduct": [*DRAGOMAN, "conduct", "filter --method _none", "--", *EVERYTHING],
     "everything-as-v2": EVERYTHING,
     "translate-v1-as-v2": [*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", "v1"],
 }
