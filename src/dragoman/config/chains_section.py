@@ -21,6 +21,7 @@ class ProxySection(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     on_exit: str = "fail"
     env: Mapping[str, str] = {}
+    dialect: str = "v1"
 
 
 class ChainSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ def _read_proxies(reader: TomlReader, value: Any, path: TomlPath) -> tuple[Proxy
 
 
 _PROXY_KEYS = {
-    **member_readers(ProxySection, on_exit=TomlReader.choice_reader(*ON_EXIT)),
+    **member_readers(ProxySection, on_exit=TomlReader.choice_reader(*ON_EXIT), dialect=TomlReader.read_dialect),
     "name": TomlReader.read_text,
 }
 _KEYS = member_readers(ChainSection, proxies=_read_proxies, command=_read_words)

@@ -71,4 +71,4 @@ def _make(
 
 def _component(section: ProxySection) -> Component:
     on_exit: Any = section.on_exit
-    return Component(proxy=section.proxy, name=section.name, on_exit=on_exit, env=section.env)
+    return Component(proxy=section.proxy, name=section.name, on_exit=on_exit, env=section.env, dialect=section.dialect)

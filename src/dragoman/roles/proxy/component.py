@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from dragoman.dialect.dialects import DEFAULT_DIALECT, DIALECT_NAMES
 from dragoman.roles.proxy.functions import ProxyFunctions
 from dragoman.roles.proxy.relay import Relay
 
@@ -41,17 +42,21 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     """One proxy of a chain: a command, or a `Proxy` in this process.
 
     `on_exit` says what happens when its process ends: "fail" ends the chain, "restart" starts the proxy again, and
-    "bypass" goes on without it. `env` is added to our environment.
+    "bypass" goes on without it. `env` is added to our environment. `dialect` is the one in
+    which a process speaks; its messages are translated on both sides.
     """
 
     proxy: str | Sequence[str] | InProcessProxy
     name: str = ""
     on_exit: OnExit = "fail"
     env: Mapping[str, str] = {}
+    dialect: str = DEFAULT_DIALECT
 
     def __post_init__(self) -> None:
         if self.on_exit not in ON_EXIT:
             raise ValueError(f"on_exit is one of {', '.join(ON_EXIT)}, not {self.on_exit!r}")
+        if self.dialect not in DIALECT_NAMES:
+            raise ValueError(f"unknown dialect {self.dialect!r}; choose one of {', '.join(DIALECT_NAMES)}")
         if isinstance(self.proxy, str | Sequence) and not self.command:
             raise ValueError("the command of a proxy is empty; give the command that starts it")
 

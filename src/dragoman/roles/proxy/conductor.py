@@ -26,6 +26,7 @@ from dragoman.roles.proxy.last_answers import LastAnswers
 from dragoman.roles.proxy.link import INITIALIZE_METHODS, Link, Params
 from dragoman.roles.proxy.process_proxy import ProxyProcess
 from dragoman.roles.proxy.relay_station import RelayStation
+from dragoman.roles.proxy.translated_proxy import TranslatedProxy
 from dragoman.schema.side import Side
 from dragoman.transport.base import Transport
 from dragoman.wire.envelope import Envelope
@@ -66,38 +67,38 @@ class Conductor:
         wrap: Callable[[Transport, str], Transport] = lambda transport, _: transport,
         start_timeout: float = START_TIMEOUT,
         record: Callable[[Sequence[str]], HopRecorder] | None = None,
+        successor: Transport | None = None,
+        name: str = "",
     ) -> None:
         """Without a `dialer` the chain is itself a proxy: its successor is behind the transport.
 
         `wrap` may put something around the transport of each component that has a process. `record` gets the names of
-        all components and returns a recorder of the messages between them.
+        all components and returns a recorder of the messages between them. With a `successor`, messages for it go there
+        as they are, in any dialect.
         """
         self._report = report
+        self._name = name  # of the only proxy
         self._stderr = stderr
         self._start_timeout = start_timeout
-        self._is_proxy = dialer is None
+        self._is_proxy = dialer is None and successor is None
         self._state = "new"
         self._stopping: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._has_failed = False
         self._closers: list[Callable[[], Awaitable[None]]] = []
-        self.client = Connection(
-            transport,
-            Side.AGENT,
-            {},
-            fallback=refuse_unknown,
-            settings=emulator_settings(),
-            peer_dialect=load_dialect(DEFAULT_DIALECT),
-            report=report,
-        )
-        self.client.sender.emulation = self.client.peer.emulator = None
+        self.client = _open_raw(transport, Side.AGENT, report)
         self._last_answers = LastAnswers(self.client, self._has_open_requests)
         self._client_link = Link(self.client, "the client", self._route, may_wrap=self._is_proxy)
         self._stations: list[Station] = [LinkEnd("the client", self._client_link, is_wrapped=False)]
         for number, component in enumerate(components, 1):
             self._stations.append(self._open_station(number, component, wrap))
         last = len(self._stations)
-        if dialer is None:
+        self._successor: Connection | None = None
+        if successor is not None:
+            self._successor = _open_raw(successor, Side.CLIENT, report)
+            link = Link(self._successor, "the successor", partial(self._route_back, last), may_wrap=False)
+            self._stations.append(LinkEnd("the successor", link, is_wrapped=False))
+        elif dialer is None:
             self._stations.append(LinkEnd("the successor", self._client_link, is_wrapped=True))
         else:
             self._stations.append(AgentEnd(dialer, partial(self._pass_on, last), self._fail, report))
@@ -105,8 +106,10 @@ class Conductor:
         self._recorder = None if record is None else record(names)
 
     def _open_station(self, number: int, component: Component, wrap: Callable[[Transport, str], Transport]) -> Station:
-        name = f"proxy {number} ({component.label})"
+        name = self._name or f"proxy {number} ({component.label})"
         pass_on = partial(self._pass_on, number)
+        if component.command and component.dialect != DEFAULT_DIALECT and not self._name:
+            return TranslatedProxy(name, component, pass_on, self._fail, self._report, self._open_inner)
         if component.command:
             return ProxyProcess(name, component, pass_on, self._fail, self._report, self._stderr, wrap)
         proxy = component.in_process
@@ -116,9 +119,22 @@ class Conductor:
         self._closers.append(proxy.extend(functions))
         return functions
 
+    def _open_inner(self, name: str, component: Component, client: Transport, successor: Transport) -> Conductor:
+        """Return a conductor for one proxy that speaks another dialect than this chain."""
+        return Conductor(
+            client, [component], None, report=self._report, stderr=self._stderr, successor=successor, name=name
+        )
+
+    def _route_back(
+        self, last: int, is_wrapped: bool, method: str, params: Params, call: Call | None, frame: bytes | None
+    ) -> Awaitable[None] | None:
+        return self._pass_on(last, Side.CLIENT, method, params, call, frame)
+
     async def run(self) -> BaseException:
         """Run until the client disconnects or a component ends; return the reason."""
         self.client.start()
+        if self._successor is not None:
+            self._successor.start()
         try:
             await self.client.ended.wait()
         finally:
@@ -130,6 +146,8 @@ class Conductor:
                 await close()
             if self._recorder is not None:
                 self._recorder.close("the chain ended")
+            if self._successor is not None:
+                await self._successor.close()
             await self.client.close()
         assert self.client.failure is not None
         return self.client.failure
@@ -238,3 +256,18 @@ class Conductor:
             data = {"closed": True, "component": name}
             call.finish(None, ProtocolError(Kind.INTERNAL_ERROR, text, data))
         self.client.close_soon(error if isinstance(error, ConnectionFailed) else ConnectionFailed(text))
+
+
+def _open_raw(transport: Transport, side: Side, report: Callable[[str], None]) -> Connection:
+    """Return a connection whose messages a link takes as they are."""
+    connection = Connection(
+        transport,
+        side,
+        {},
+        fallback=refuse_unknown,
+        settings=emulator_settings(),
+        peer_dialect=load_dialect(DEFAULT_DIALECT),
+        report=report,
+    )
+    connection.sender.emulation = connection.peer.emulator = None
+    return connection

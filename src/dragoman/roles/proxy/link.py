@@ -85,7 +85,7 @@ class Link:
         self._may_wrap = may_wrap
         self._sent: dict[Id, Call] = {}  # requests to the component, by our id
         self.received: dict[Id, Call] = {}  # its requests, by its id
-        self._has_native_updates = connection.side is Side.CLIENT
+        self.completes_updates = connection.side is Side.CLIENT
         connection.tap = self.tap
 
     # --- to the component -------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Link:
                 return True, None
             if not self.connection.sender.trusts_side_data and may_have_side_data(frame):
                 params, unchanged = _strip(method, params), b""
-            elif self._has_native_updates and method == "session/update":
+            elif self.completes_updates and method == "session/update":
                 params, unchanged = self._complete(method, params, unchanged)
             if method in _NAMES_REQUEST:
                 params = self._map_request_id(params)

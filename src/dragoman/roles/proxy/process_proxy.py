@@ -105,6 +105,7 @@ class ProxyProcess:
         connection.sender.emulation = connection.peer.emulator = None
         connection.on_close = self._on_lost
         self._link = Link(connection, self.name, self._route, may_wrap=True)
+        self._link.completes_updates = self._component.dialect == DEFAULT_DIALECT
         connection.start()
 
     async def close(self) -> None:

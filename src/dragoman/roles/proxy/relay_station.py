@@ -63,7 +63,10 @@ class RelayStation:
         dialer = Dialer(agent_end, dialect=DEFAULT_DIALECT, cwd=os.getcwd(), report=self._report)
         relay = Relay(client_end, dialer, client_dialect=DEFAULT_DIALECT, report=lambda _: None)
         self._running = asyncio.get_running_loop().create_task(self._run(relay, self._proxy.extend_relay(relay)))
-        return self._open(above, Side.CLIENT), self._open(below, Side.AGENT)
+        return (
+            open_link(above, Side.CLIENT, self.name, self._pass_on, self._report),
+            open_link(below, Side.AGENT, self.name, self._pass_on, self._report),
+        )
 
     async def _run(self, relay: Relay, close: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -71,28 +74,6 @@ class RelayStation:
         finally:
             await close()
         self._fail_chain(reason, self.name)
-
-    def _open(self, transport: Transport, side: Side) -> Link:
-        connection = Connection(
-            transport,
-            side,
-            {},
-            fallback=refuse_unknown,
-            settings=emulator_settings(),
-            peer_dialect=load_dialect(DEFAULT_DIALECT),
-            report=self._report,
-        )
-        connection.sender.emulation = connection.peer.emulator = None
-        receiver = side  # what the relay says as an agent goes to the client, and the other way round
-
-        def route(
-            is_wrapped: bool, method: str, params: Params, call: Call | None, frame: bytes | None
-        ) -> Awaitable[None] | None:
-            return self._pass_on(receiver, method, params, call, frame)
-
-        link = Link(connection, self.name, route, may_wrap=False)
-        connection.start()
-        return link
 
     async def close(self) -> None:
         """End the relay and what its proxy uses."""
@@ -103,3 +84,26 @@ class RelayStation:
             if link is not None:
                 await link.connection.close()
         self._upper = self._lower = self._running = None
+
+
+def open_link(transport: Transport, side: Side, name: str, pass_on: PassOn, report: Callable[[str], None]) -> Link:
+    """Open the link to one side of a relay; what the relay says there goes on to that side of the chain."""
+    connection = Connection(
+        transport,
+        side,
+        {},
+        fallback=refuse_unknown,
+        settings=emulator_settings(),
+        peer_dialect=load_dialect(DEFAULT_DIALECT),
+        report=report,
+    )
+    connection.sender.emulation = connection.peer.emulator = None
+
+    def route(
+        is_wrapped: bool, method: str, params: Params, call: Call | None, frame: bytes | None
+    ) -> Awaitable[None] | None:
+        return pass_on(side, method, params, call, frame)
+
+    link = Link(connection, name, route, may_wrap=False)
+    connection.start()
+    return link
