@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench import chains, commands, recordings, registry, tui
+from bench import chains, commands, recordings, registry, tui, web
 from bench.rows import Job
 from bench.setup import ROOT, Kind, Kinds, environment
 
@@ -65,6 +65,9 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
         case "registry":
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _registry(job, kind, kinds, Path(folder).resolve())
+        case "web":
+            with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                return _web(job, kind, kinds, Path(folder).resolve())
         case "chain":
             try:
                 return chains.chain(kind.name, kinds.named["ours"].bare[0], kinds.dragoman, job.work)
@@ -110,6 +113,21 @@ def _registry(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
                 return registry.search(kinds.dragoman, count, folder)
         return registry.install(kinds.dragoman, count, folder)
     except (OSError, subprocess.SubprocessError) as error:
+        raise Failed(str(error)) from error
+
+
+def _web(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
+    count = job.work.get("count", 0)
+    try:
+        match job.work["work"]:
+            case "weight":
+                return web.weight()
+            case "paint":
+                return web.paint(kinds.dragoman, max(1, count), folder)
+            case "stream":
+                return web.stream(kinds.dragoman, count, folder)
+        return web.long_session(kind.client[0], kinds.dragoman, count, folder)
+    except (ImportError, OSError, subprocess.SubprocessError) as error:
         raise Failed(str(error)) from error
 
 

@@ -32,6 +32,7 @@ Way = Literal[
     "chain",
     "fleet",
     "engine",
+    "web",
 ]
 
 
@@ -136,6 +137,10 @@ JOBS = (
     Job("word", "registry", {"work": "start", "count": 5}, kinds=("ours",)),
     Job("search", "registry", {"work": "search", "count": 10}, kinds=("ours",)),
     Job("install", "registry", {"work": "install", "count": 3}, kinds=("ours",)),
+    Job("web-weight", "web", {"work": "weight"}, kinds=("ours",)),
+    Job("web-paint", "web", {"work": "paint", "count": 10}, kinds=("ours",)),
+    Job("web-stream", "web", {"work": "stream", "count": 12_000}, kinds=("ours",)),
+    Job("web-long", "web", {"work": "long", "count": 10_000}, kinds=("ours",)),
     Job("import", "import", kinds=SCRIPTED),
     Job("document-8", "peers", {"work": "document", "size": 8_000_000}),
     Job("document-60", "peers", {"work": "document", "size": 60_000_000}),
@@ -314,6 +319,19 @@ ROWS = (
     Row("… over the same at 100", "tui-message", "ratio", "x"),
     Row("dragoman run of an agent by its word", "word", "word_ms", "ms"),
     Row("… less 100 ms, over its program with a bare client", "word", "ratio", "x", (Target("ours", "most", 1.1),)),
+    Row("the web page, all files gzipped", "web-weight", "weight_kb", "KB", (Target("ours", "most", 250),)),
+    Row("the web page, first paint on loopback", "web-paint", "paint_ms", "ms"),
+    Row("the web page, 200 chunks/s, share of a core", "web-stream", "core_share", "", (Target("ours", "most", 0.25),)),
+    Row("its longest frame meanwhile", "web-stream", "longest_frame_ms", "ms", (Target("ours", "most", 50),)),
+    Row(
+        "the web page, 10,000 messages, opened",
+        "web-long",
+        "open_ms",
+        "ms",
+        (Target("ours", "most", 1000),),
+    ),
+    Row("one frame while they scroll", "web-long", "frame_ms", "ms", (Target("ours", "most", 17),)),
+    Row("memory of its scripts then", "web-long", "memory_mb", "MB", (Target("ours", "most", 150),)),
     Row("dragoman agents search, a new process", "search", "search_ms", "ms", (Target("ours", "most", 150),)),
     Row("install of a cached npm agent by its lock", "install", "install_s", "s"),
     Row("… over npm alone", "install", "ratio", "x", (Target("ours", "most", 1.2),)),

@@ -13,7 +13,7 @@ import { SidePanel } from "./side.js";
 import { VirtualList } from "./virtual_list.js";
 
 // Streamed text is drawn at this pace: faster than one reads, and cheap at any rate of chunks. Milliseconds.
-const DRAW_PAUSE = 60;
+const DRAW_PAUSE = 100;
 
 // Earlier entries are read when one scrolls this near to the beginning. Pixels.
 const NEAR_TOP = 1200;
