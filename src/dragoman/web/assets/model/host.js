@@ -113,7 +113,8 @@ export class HostModel extends Emitter {
       await api("GET", "host");
     } catch (error) {
       if (error.status === 401 || error.status === 403) {
-        this.#setState("signed-out", reason || error.message);
+        // The host closes the connection of an expired token as that of a revoked one; the API knows which it is.
+        this.#setState("signed-out", /expired|revoked/.test(error.message) ? error.message : reason || error.message);
         return;
       }
     }
