@@ -117,7 +117,6 @@ def test_on_a_phone_everything_fits_and_can_be_touched(person: MakePerson, token
     assert page.is_visible(".tabs")
 
 
-@pytest.mark.item("FA-17")
 def test_the_page_works_below_a_prefix_that_a_proxy_adds(tmp_path: Path, person: MakePerson) -> None:
     with PrefixRelay("/tools/dragoman") as relay:
         host = WebHost(tmp_path, "--no-local", "--name", "127.0.0.1", "--origin", relay.origin)
@@ -171,7 +170,6 @@ async def write_messages(path: Path, count: int) -> None:
         await store.close()
 
 
-@pytest.mark.item("FA-18")
 def test_a_session_of_ten_thousand_messages_opens_at_its_end_and_scrolls(tmp_path: Path, person: MakePerson) -> None:
     with ThreadPoolExecutor() as pool:  # the browser's driver has the event loop of this thread
         pool.submit(asyncio.run, write_messages(tmp_path / "long.db", MESSAGES)).result()
