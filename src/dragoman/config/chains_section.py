@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from dragoman.config.toml_reader import TomlReader, member_readers
+from dragoman.dialect.dialects import DEFAULT_DIALECT
 from dragoman.policy.toml_lines import TomlPath
 
 ON_EXIT = ("fail", "restart", "bypass")
@@ -21,7 +22,7 @@ class ProxySection(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     on_exit: str = "fail"
     env: Mapping[str, str] = {}
-    dialect: str = "v1"
+    dialect: str = DEFAULT_DIALECT
 
 
 class ChainSection(msgspec.Struct, frozen=True, kw_only=True):
