@@ -43,6 +43,7 @@ NOT_SERVED = "an extension nobody serves is method_not_found"
 SERVED = "the library serves this"
 DELETED = "nothing is said in a session that was deleted"
 MODE_TOLD = "a new mode is told with an update, whoever set it"
+NARROWED = "a client of version 1 gets a whole message as a chunk of it, and no states from then on"
 VERSION = "the answer is version 1, in which the end of a turn answers its prompt"
 INSTEAD: dict[str, dict[str, int]] = {
     "acpx_sess_2": {MODE_TOLD: 1},
@@ -51,7 +52,7 @@ INSTEAD: dict[str, dict[str, int]] = {
     "cline": {SERVED: 1},
     "copilot": {CANCEL_REQUEST: 1, BUSY: 1, BROKEN_LINE: 2, OWN_REPLAY: 1, SERVED: 1},
     "crow": {CANCELLED: 1, NOT_SERVED: 1, BUSY: 1, OWN_REPLAY: 2, BROKEN_LINE: 2, DELETED: 14},
-    "crow_acp2": {VERSION: 1},
+    "crow_acp2": {NARROWED: 3, VERSION: 1},
     "gemini": {BUSY: 1, BROKEN_LINE: 2, OWN_REPLAY: 1, SERVED: 1},
     "gemini_enoent": {OWN_REPLAY: 1, SERVED: 1},
     "kimi": {CANCEL_REQUEST: 1, OWN_REPLAY: 1, BROKEN_LINE: 2, SERVED: 1},
@@ -315,7 +316,14 @@ class Replay:
             self._acts[session].put_nowait(typed(session, update))
         else:
             self.agent.sessions[session].send_update(typed(session, update))
+        if self.instead[NARROWED] and update["sessionUpdate"] == "state_update":
+            self.instead[NARROWED] += 1
+            self.more -= 1
+            return
         answer = await self.receive()
+        if update["sessionUpdate"] == "user_message":
+            self.instead[NARROWED] += 1
+            update = {**update, "sessionUpdate": "user_message_chunk", "content": update["content"][0]}
         assert answer["params"] == {"sessionId": session, "update": known(update)}
         self.note(session, [update], [answer["params"]["update"]])
 

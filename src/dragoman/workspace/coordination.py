@@ -291,7 +291,7 @@ class FileCoordinator:
             self._refusal_count += 1
             by = str(data.get("heldBy") or data.get("changedBy", ""))
             self._refusals.append(Refusal(self._refusal_count, str(data.get("path", "")), by, error.message, member))
-        for listener in self.listeners:
+        for listener in tuple(self.listeners):
             listener()
         return error
 
@@ -320,7 +320,7 @@ class FileCoordinator:
             self._last_change[path] = change
             if len(self._last_change) > MAX_CHANGES:
                 del self._last_change[next(iter(self._last_change))]
-        for listener in self.listeners:
+        for listener in tuple(self.listeners):
             listener()
         return change
 

@@ -298,6 +298,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "token_file": (("--token-file", "token"), ""),
     "trace": (("--trace", "t"), ""),
     "verbose": (("--verbose",), ""),
+    "workspace_tools": (("--workspace-tools",), "the host decides this"),
     "yes": (("--yes",), ""),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,7 +48,11 @@ class EventLog:
         loop = asyncio.get_running_loop()
 
         def listen() -> None:
-            loop.call_soon_threadsafe(note)
+            try:
+                loop.call_soon_threadsafe(note)
+            except RuntimeError:  # the loop ended before the team was closed; the writer must not fail for that
+                with suppress(ValueError):
+                    coordinator.listeners.remove(listen)
 
         self._last_change, self._last_refusal = coordinator.last_change, coordinator.last_refusal
         self._listener = listen
@@ -56,7 +61,8 @@ class EventLog:
     def unfollow(self, coordinator: FileCoordinator) -> None:
         """Stop following; may be called again."""
         if self._listener is not None:
-            coordinator.listeners.remove(self._listener)
+            with suppress(ValueError):
+                coordinator.listeners.remove(self._listener)
             self._listener = None
 
     def note_files(self, coordinator: FileCoordinator, name_of: Callable[[TreeMember | None], str | None]) -> None:
