@@ -16,8 +16,7 @@ from tests.roles.proxy.chain.processes import proxies_that_run
 async def test_a_proxy_of_v2_works_between_peers_of_v1(tmp_path: Path) -> None:
     log = tmp_path / "log"
     modern = Component(proxy=raw_proxy("--log", str(log)), name="modern", dialect="v2")
-    proxies = [raw_proxy("--mark", "<"), modern, raw_proxy("--mark", "-")]
-    async with running_chain(proxies) as chain:
+    async with running_chain([raw_proxy("--mark", "<"), modern, raw_proxy("--mark", "-")]) as chain:
         answer = await chain.initialize()
         assert answer["result"]["protocolVersion"] == 1
         chain.client.send(call(2, "session/new", {"cwd": "/tmp", "mcpServers": []}))
