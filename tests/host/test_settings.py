@@ -78,4 +78,4 @@ def test_a_policy_that_allows_servers_by_name_alone_gives_a_warning(tmp_path: Pa
 def test_an_invalid_store_setting_is_found_before_the_host_starts() -> None:
     check_host_section(HostSection(store="memory:"))
     with pytest.raises(ConfigFault, match="write a path, or sqlite:PATH, memory:"):
-        check_host_section(HostSection(store="nats://queue"))
+        check_host_section(HostSection(store="redis://queue"))
