@@ -39,11 +39,25 @@ def agent_text(session: ClientSession) -> str:
 
 
 def agents() -> set[int]:
-    """Return the running agents that this process has started."""
+    """Return the running agents that this process has started since the test began."""
+    return running_agents() - EARLIER
+
+
+# What a test of another folder may have left running in this process.
+EARLIER: set[int] = set()
+
+
+def running_agents() -> set[int]:
+    """Return the children of this process that are agents."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         found |= set(map(int, (task / "children").read_text().split()))
-    return {pid for pid in found if b"everything" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    return {pid for pid in found if is_agent(pid)}
+
+
+def is_agent(pid: int) -> bool:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return b"everything" in words and b"serve" not in words
 
 
 def descriptors() -> set[str]:
