@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -133,11 +134,11 @@ class Person:
 
     @property
     def story(self) -> list[str]:
-        """What the transcript shows, in order, without times."""
+        """What the transcript shows, in order, without times: a page measures how long a call takes by itself."""
         items: list[str] = self.page.eval_on_selector_all(
             ".item article, .item .tool > summary, .item .note", "nodes => nodes.map(node => node.innerText.trim())"
         )
-        return [" ".join(word for word in item.split() if not _is_time(word)) for item in items]
+        return [" ".join(word for word in _DURATION.sub(" ", item).split() if not _is_time(word)) for item in items]
 
     def answer_question(self, key: str) -> None:
         """Answer the open question by a key, when it takes answers."""
@@ -145,6 +146,9 @@ class Person:
         self.page.evaluate("() => document.activeElement.blur()")
         self.page.wait_for_timeout(800)  # the page's own rule: a question takes no answer before
         self.page.keyboard.press(key)
+
+
+_DURATION = re.compile(r"\s\d+ (?:ms|s|min)(?=\s|$)")
 
 
 def _is_time(word: str) -> bool:
