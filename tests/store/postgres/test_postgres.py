@@ -236,3 +236,22 @@ async def test_the_guarantees_are_said_in_words(postgres_url: Callable[[], str])
         assert re.match(r"PostgreSQL \S+.*acknowledged means: synced on the disk of one server", engine.guarantees[0])
         assert "data_checksums" in engine.guarantees[1]
         await engine.store.probe()
+
+
+async def test_a_node_that_is_paused_in_a_transaction_does_not_keep_others_from_its_session(
+    postgres_url: Callable[[], str],
+) -> None:
+    async with open_engine_at(url := postgres_url()) as paused, open_engine_at(url) as other:
+        await other.store.append("s", [draft("one")])
+        runs = 0
+
+        async def hold_the_row_and_pause(connection: Any) -> None:
+            nonlocal runs
+            runs += 1
+            await connection.fetch("SELECT * FROM progress FOR UPDATE")
+            if runs == 1:
+                await asyncio.wait_for(other.store.append("s", [draft("two")]), 30)
+
+        await paused.database.transact(hold_the_row_and_pause)
+        assert runs == 2, "the server ended its first transaction, which had changed nothing, and it was repeated"
+        assert [entry.body["text"] for entry in await other.store.read("s")] == ["one", "two"]

@@ -24,6 +24,10 @@ CONNECT_TIMEOUT = 5.0
 # disk does not. Seconds.
 STATEMENT_TIMEOUT = 10.0
 
+# After how long the server ends a transaction whose node sends nothing, and frees its locks: a node that is paused or cut
+# off must not keep the others from its sessions. Below STATEMENT_TIMEOUT, which is how long they wait. Seconds.
+IDLE_TRANSACTION_TIMEOUT = 3.0
+
 # Connections for reads and changes besides the one for appends.
 POOL_SIZE = 4
 
@@ -75,6 +79,7 @@ class Database:
             # At least what the server has: an append is answered when it is on the disk, here and at the standby.
             "synchronous_commit": "on",
             "jit": "off",  # statements are short
+            "idle_in_transaction_session_timeout": str(round(IDLE_TRANSACTION_TIMEOUT * 1000)),
         }
         return {
             "timeout": CONNECT_TIMEOUT,
@@ -99,7 +104,7 @@ class Database:
         return await self._retry(lambda connection: connection.execute(statement, *values))
 
     async def transact(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """Run work in one transaction, again if it met another one."""
+        """Run work in one transaction, again if it met another one, or lost its connection before its commit."""
         for attempt in range(MAX_TRIES):
             is_committing = False
             try:
@@ -108,7 +113,7 @@ class Database:
                     await transaction.start()
                     try:
                         result = await work(connection)
-                        is_committing = True
+                        is_committing = not connection.is_closed()
                         await transaction.commit()
                         return result
                     except BaseException:
@@ -118,7 +123,8 @@ class Database:
             except StoreFault:
                 raise
             except Exception as error:
-                if not is_conflict(error) or attempt + 1 == MAX_TRIES:
+                is_undone = not is_committing and is_lost(error) and not isinstance(error, asyncio.TimeoutError)
+                if not (is_undone or is_conflict(error)) or attempt + 1 == MAX_TRIES:
                     raise self._to_fault(error, is_writing=is_committing) from error
         raise AssertionError("unreachable")
 

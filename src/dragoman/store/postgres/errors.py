@@ -51,8 +51,8 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Return whether two transactions met, and the one that failed can be repeated."""
-    return str(getattr(error, "sqlstate", "") or "") in ("40001", "40P01", "23505")
+    """Return whether two transactions met, or the server ended one that was idle: it changed nothing; repeat it."""
+    return str(getattr(error, "sqlstate", "") or "") in ("40001", "40P01", "23505", "25P03")
 
 
 def _text(error: BaseException) -> str:
