@@ -24,8 +24,8 @@ CONNECT_TIMEOUT = 5.0
 # disk does not. Seconds.
 STATEMENT_TIMEOUT = 10.0
 
-# After how long the server ends a transaction whose node sends nothing, and frees its locks: a node that is paused or cut
-# off must not keep the others from its sessions. Below STATEMENT_TIMEOUT, which is how long they wait. Seconds.
+# After how long the server ends a transaction whose node sends nothing, and frees its locks: a node that is paused or
+# cut off must not keep the others from its sessions. Below STATEMENT_TIMEOUT, which is how long they wait. Seconds.
 IDLE_TRANSACTION_TIMEOUT = 3.0
 
 # Connections for reads and changes besides the one for appends.
