@@ -14,7 +14,6 @@ import pytest
 from dragoman.store.contract import Draft
 from dragoman.store.sqlite.store import SqliteStore
 from tests.web.browser import IS_WHOLE, PHONE, MakePerson, Person, WebHost, needs_browser, rpc_session
-from tests.web.relay import PrefixRelay
 
 pytestmark = needs_browser
 
@@ -115,39 +114,6 @@ def test_on_a_phone_everything_fits_and_can_be_touched(person: MakePerson, token
         wide = page.evaluate("() => document.scrollingElement.scrollWidth - innerWidth")
         assert wide <= 0, address
     assert page.is_visible(".tabs")
-
-
-def test_the_page_works_below_a_prefix_that_a_proxy_adds(tmp_path: Path, person: MakePerson) -> None:
-    with PrefixRelay("/tools/dragoman") as relay:
-        host = WebHost(tmp_path, "--no-local", "--name", "127.0.0.1", "--origin", relay.origin)
-        relay.target = host.port
-        try:
-            token = host.token("ann", "admin")
-            ann = person(at=host)
-            ann.page.goto(f"{relay.origin}/tools/dragoman/#token={token}")
-            ann.page.wait_for_selector(".app")
-            (cookie,) = ann.context.cookies()
-            assert cookie["path"] == "/tools/dragoman/"
-            rpc_session(ann)
-            ann.say("/echo through the proxy")
-            ann.see("through the proxy")
-            ann.page.click("button.share")
-            ann.page.click("text=Make a link")
-            ann.page.wait_for_selector(".qr svg")
-            link = ann.page.input_value(".made input")
-            assert link.startswith(f"{relay.origin}/tools/dragoman/#token=")
-            guest = person(at=host)
-            guest.page.goto(link)
-            guest.page.wait_for_selector(".log:not([hidden])")
-            guest.see("through the proxy")
-            assert re_path(guest.page.url) == "/tools/dragoman/link/"
-        finally:
-            host.end()
-
-
-def re_path(url: str) -> str:
-    """The path of an address up to the id of a link."""
-    return "/" + url.split("/", 3)[3].rpartition("link/")[0] + "link/"
 
 
 async def write_messages(path: Path, count: int) -> None:
