@@ -6,12 +6,12 @@ may import everything; its place in the order decides who may use it.
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.source_facts import read_facts
 
 SOURCE = Path(__file__).parents[1] / "src" / "dragoman"
 
@@ -46,18 +46,6 @@ DEPENDENCIES = {
 }  # fmt: skip
 
 
-def imported(source: str, module: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of all that a module imports; `from a import b` gives a.b."""
-    package = module.split(".")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            start = package[: len(package) - node.level] if node.level else []
-            base = ".".join([*start, *([node.module] if node.module else [])])
-            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
-
-
 def layer_of(name: str) -> str | None:
     """The layer a full name belongs to; None for what is not ours."""
     parts = name.split(".")
@@ -71,7 +59,7 @@ def upward(source: str, module: str) -> list[str]:
     own = RANK[module.split(".")[1]]
     return [
         f"{module}:{line} imports {name}"
-        for line, name in imported(source, module)
+        for line, name in read_facts(source, module).imports
         if (layer := layer_of(name)) is not None and RANK[layer] > own
     ]
 
@@ -121,7 +109,7 @@ def test_layers_without_io_import_nothing_that_acts() -> None:
         f"{module}:{line} imports {name}"
         for module, path in modules()
         if module.split(".")[1] in PURE
-        for line, name in imported(path.read_text(encoding="utf-8"), module)
+        for line, name in read_facts(path.read_text(encoding="utf-8"), module).imports
         if name.split(".")[0] in EFFECTS or name.startswith("urllib.request")
     ]
     assert wrong == []
@@ -131,7 +119,7 @@ def test_the_core_depends_on_msgspec_alone() -> None:
     foreign = {
         name.split(".")[0]
         for module, path in modules()
-        for _, name in imported(path.read_text(encoding="utf-8"), module)
+        for _, name in read_facts(path.read_text(encoding="utf-8"), module).imports
     }
     assert foreign - sys.stdlib_module_names - {"dragoman"} <= DEPENDENCIES
 
@@ -173,24 +161,13 @@ def inner_rank(layer: str, name: str) -> int | None:
     return max(found)[1] if found else rest[0] if rest else None
 
 
-def typing_lines(source: str) -> set[int]:
-    """The lines that only a type checker reads."""
-    blocks = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.If)]
-    return {
-        line
-        for block in blocks
-        if ast.unparse(block.test) == "TYPE_CHECKING"
-        for line in range(block.lineno, (block.end_lineno or block.lineno) + 1)
-    }
-
-
 def inner_upward(source: str, module: str) -> list[str]:
     """The imports of a module from its own layer that do not point down."""
     layer = module.split(".")[1]
-    own, ignored = inner_rank(layer, module), typing_lines(source)
+    own, ignored = inner_rank(layer, module), read_facts(source, module).typing_lines
     return [
         f"{module}:{line} imports {name}"
-        for line, name in imported(source, module)
+        for line, name in read_facts(source, module).imports
         if name.startswith(f"dragoman.{layer}.") and line not in ignored
         if own is None or (rank := inner_rank(layer, name)) is None or rank > own
     ]
