@@ -72,6 +72,11 @@ class Incoming:
             self.source = self._codec.lift_raw_params(self.method, self.source)
         return json_values(self.source)
 
+    @values.setter
+    def values(self, value: Any) -> None:
+        self.source = value
+        self._params = UNSET  # decoded again when they are read
+
 
 Handler = Callable[[Incoming, DoneCallback], Awaitable[None] | None]
 

@@ -1,7 +1,7 @@
 """A language server that misbehaves on request: `python broken_server.py HOW LOGFILE`.
 
 Reads messages with a reader of its own. It pushes one diagnostic for each "bad" in a text. Every start is a line of
-LOGFILE, and so is every answer that it gets to its own requests.
+LOGFILE, and so is every answer that it gets to its own requests. With `gate` it is silent until LOGFILE.go exists.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ def main(how: str, log: str) -> None:
                 os._exit(3)
             if how == "late":
                 time.sleep(LATE)
+            while how == "gate" and not os.path.exists(log + ".go"):
+                time.sleep(0.01)
             if how != "silent":
                 items = diagnostics(text, how)
                 version = {} if how == "versionless" else {"version": document["version"]}

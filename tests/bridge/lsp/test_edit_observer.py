@@ -16,6 +16,7 @@ from dragoman.bridge.lsp.server_table import ServerRow
 from dragoman.bridge.lsp.workspace_observer import LanguageServerObserver, relay_extension
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
+from dragoman.schema.update import AgentMessageChunk
 from dragoman.store.memory import MemoryStore
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
@@ -114,6 +115,40 @@ async def test_an_agent_that_writes_by_itself_gets_diagnostics_into_the_update_w
     assert updates[-1].status == "completed"
 
 
+@pytest.mark.item("BR-24")
+@pytest.mark.parametrize("version", [1, 2])
+async def test_only_the_last_update_of_the_tool_call_waits_for_diagnostics_and_the_turn_ends_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setattr(edit_observer, "UPDATE_TIMEOUT", PATIENCE)
+    path = str(tmp_path / "a.txt")
+    story: list[str] = []
+
+    async def work(turn: Turn) -> None:
+        async with turn.tool("Edit", id="call", kind="edit", paths=[path]) as tool:
+            write(tmp_path, "a.txt", "bad")
+            await tool.add_diff(path, "", "bad")
+        await turn.say("meanwhile")
+        async with turn.tool("Look", id="other", kind="read"):
+            pass
+
+    def note(update: Any) -> None:
+        if isinstance(update, AgentMessageChunk):
+            story.append("text")
+        elif getattr(update, "status", "") == "completed":
+            story.append(update.tool_call_id)
+            if update.tool_call_id == "other":
+                (tmp_path / "log.go").touch()  # only now the server speaks
+
+    async with session_with(work, tmp_path, [broken("gate", tmp_path / "log")], version=version) as session:
+        session.on_update = note
+        session.on_turn_over.append(lambda: story.append("end"))
+        async with session.prompt("go") as turn:
+            await turn.wait()
+        assert texts(session, "call") == ["Diagnostics:\na.txt:1:1 error broken: bad in 'bad'"]
+    assert story == ["text", "other", "call", "end"]
+
+
 async def test_a_server_that_is_off_is_reported_once_and_the_writes_go_on(tmp_path: Path) -> None:
     notices: list[str] = []
 
@@ -170,29 +205,74 @@ def reply(request: Any, result: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request["id"], "result": result}
 
 
+@asynccontextmanager
+async def editor_and_agent(
+    folder: Path, rows: Sequence[ServerRow], capabilities: dict[str, Any]
+) -> AsyncIterator[tuple[ScriptedPeer, ScriptedPeer]]:
+    """An editor and an agent with an open session `s`, and a proxy with language servers between them."""
+    front, left = memory_pair()
+    back, right = memory_pair()
+    relay = Relay(front, Dialer(back, cwd=str(folder), report=print, stderr=None), report=lambda text: None)
+    close = relay_extension(rows, None, print, QUICK)(relay)
+    running = asyncio.create_task(relay.run())
+    editor, agent = ScriptedPeer(left), ScriptedPeer(right)
+    async with asyncio.timeout(PATIENCE):
+        editor.send(call(1, "initialize", {"protocolVersion": 1, "clientCapabilities": capabilities}))
+        agent.send(reply(await agent.expect(method="initialize"), {"protocolVersion": 1, "agentCapabilities": {}}))
+        await editor.expect(id=1)
+        editor.send(call(2, "session/new", {"cwd": str(folder), "mcpServers": []}))
+        agent.send(reply(await agent.expect(method="session/new"), {"sessionId": "s"}))
+        await editor.expect(id=2)
+        yield editor, agent
+        await left.close()
+        await running
+        await close()
+
+
+def update(kind: str, /, **members: Any) -> dict[str, Any]:
+    """Return an update of the session."""
+    params = {"sessionId": "s", "update": {"sessionUpdate": kind, **members}}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+
+@pytest.mark.item("BR-24")
+async def test_behind_the_proxy_only_the_tool_call_and_the_answer_of_its_turn_wait_for_diagnostics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edit_observer, "UPDATE_TIMEOUT", PATIENCE)
+    path = write(tmp_path, "a.txt", "bad")
+    diff = {"type": "diff", "path": path, "oldText": "", "newText": "bad"}
+    text = {"type": "text", "text": "meanwhile"}
+    async with editor_and_agent(tmp_path, [broken("gate", tmp_path / "log")], {}) as (editor, agent):
+        editor.send(call(3, "session/prompt", {"sessionId": "s", "prompt": []}))
+        asked = await agent.expect(method="session/prompt")
+        agent.send(update("tool_call", toolCallId="c", title="Edit", status="completed", content=[diff]))
+        agent.send(update("tool_call_update", toolCallId="c", rawOutput={"n": 1}))
+        agent.send(update("agent_message_chunk", content=text))
+        agent.send(update("tool_call", toolCallId="d", title="Look"))
+        agent.send(reply(asked, {"stopReason": "end_turn"}))
+        agent.send(update("session_info_update", title="after"))
+        shown = [(await editor.expect())["params"]["update"] for _ in range(2)]
+        assert [each.get("toolCallId", each["sessionUpdate"]) for each in shown] == ["agent_message_chunk", "d"]
+        (tmp_path / "log.go").touch()  # only now the server speaks
+        held = (await editor.expect())["params"]["update"]
+        assert (held["toolCallId"], held["content"][0]) == ("c", diff)
+        assert "bad in 'bad'" in held["content"][1]["content"]["text"]
+        assert (await editor.expect())["params"]["update"]["rawOutput"] == {"n": 1}
+        assert (await editor.expect())["result"] == {"stopReason": "end_turn"}
+        assert (await editor.expect())["params"]["update"]["title"] == "after"
+
+
 @pytest.mark.item("BR-24")
 async def test_an_editor_behind_the_proxy_writes_itself_and_gets_the_diagnostics_in_the_tool_call(
     tmp_path: Path,
 ) -> None:
     path = write(tmp_path, "a.py", GOOD)
-    front, left = memory_pair()
-    back, right = memory_pair()
-    relay = Relay(front, Dialer(back, cwd=str(tmp_path), report=print, stderr=None), report=lambda text: None)
-    close = relay_extension([built_in("ty")], None, print, QUICK)(relay)
-    running = asyncio.create_task(relay.run())
-    editor, agent = ScriptedPeer(left), ScriptedPeer(right)
-    hello = {"protocolVersion": 1, "clientCapabilities": {"fs": {"readTextFile": True, "writeTextFile": True}}}
-    async with asyncio.timeout(PATIENCE):
-        editor.send(call(1, "initialize", hello))
-        agent.send(reply(await agent.expect(method="initialize"), {"protocolVersion": 1, "agentCapabilities": {}}))
-        await editor.expect(id=1)
-        editor.send(call(2, "session/new", {"cwd": str(tmp_path), "mcpServers": []}))
-        agent.send(reply(await agent.expect(method="session/new"), {"sessionId": "s"}))
-        await editor.expect(id=2)
-        start = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Edit", "kind": "edit", "x": 1}
-        update = {"sessionId": "s", "update": start | {"locations": [{"path": path}]}}
-        agent.send({"jsonrpc": "2.0", "method": "session/update", "params": update})
-        assert (await editor.expect(method="session/update"))["params"] == update
+    capabilities = {"fs": {"readTextFile": True, "writeTextFile": True}}
+    async with editor_and_agent(tmp_path, [built_in("ty")], capabilities) as (editor, agent):
+        started = update("tool_call", toolCallId="c", title="Edit", kind="edit", x=1, locations=[{"path": path}])
+        agent.send(started)
+        assert (await editor.expect(method="session/update"))["params"] == started["params"]
         agent.send(call(7, "fs/write_text_file", {"sessionId": "s", "path": path, "content": BAD}))
         asked = await editor.expect(method="fs/write_text_file")
         (tmp_path / "a.py").write_text(BAD)
@@ -200,6 +280,3 @@ async def test_an_editor_behind_the_proxy_writes_itself_and_gets_the_diagnostics
         shown = (await editor.expect(method="session/update"))["params"]["update"]
         assert (shown["toolCallId"], FOUND in shown["content"][0]["content"]["text"]) == ("c", True)
         assert (await agent.expect(id=7))["result"] == {}
-        await left.close()
-        await running
-        await close()

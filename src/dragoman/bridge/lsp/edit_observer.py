@@ -1,7 +1,8 @@
 """EditObserver: watch the file calls and tool calls of an agent, and show the diagnostics of what it wrote.
 
 Wraps handlers of a client or a proxy. A write is answered after its diagnostics, and they are sent before its answer. A
-tool call that says to have changed files is passed on with the diagnostics in it.
+tool call that says to have changed files is passed on with the diagnostics in it: its own last update waits for them,
+and with it the end of the turn. Everything else goes on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from msgspec import Raw
 
 from dragoman.bridge.lsp.diagnostics import FileReport, format_report, report_json
+from dragoman.bridge.lsp.held_updates import HeldUpdates
 from dragoman.bridge.lsp.language_servers import DIAGNOSTICS_TIMEOUT, LanguageServers
 from dragoman.bridge.lsp.server_table import ServerRow
 from dragoman.bridge.lsp.tracked_calls import TrackedCall, TrackedCalls
@@ -20,13 +22,17 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import ProtocolError
 from dragoman.mcp.tool_table import ToolTable
 from dragoman.schema.toolcall import ToolCallStatus, ToolKind
+from dragoman.schema.update import SessionState
 from dragoman.transport.sandbox.spec import Sandbox
 
-# How long the update of an agent that writes files itself is held: all that follows waits too. Seconds.
+# How long the last update of a tool call that wrote files itself is held; the end of the turn waits too. Seconds.
 UPDATE_TIMEOUT = 2.0
 
 # How long diagnostics that are late are awaited. Seconds; the first start of pyright takes ten.
 LATE_TIMEOUT = 60.0
+
+# Every update that matters here has one of these words.
+_WATCHED = (b"tool_call", b"state_update")
 
 NOTHING_FOUND = "Diagnostics: none"
 
@@ -41,12 +47,16 @@ class ObservedSession:
         self.servers = servers
         self.calls = TrackedCalls()
         self.late: dict[str, asyncio.Task[None]] = {}  # by path
+        self.held = HeldUpdates()
+        self.holding: set[asyncio.Task[None]] = set()
         self.own_calls = 0
 
     async def close(self) -> None:
-        """Stop the servers."""
-        for task in self.late.values():
+        """Deliver what is held, without diagnostics, and stop the servers."""
+        for task in (*self.late.values(), *self.holding):
             task.cancel()
+        await asyncio.gather(*self.holding, return_exceptions=True)
+        await self.held.release_all()
         await self.servers.close()
 
 
@@ -108,6 +118,11 @@ class EditObserver:
     def tool_tables(self) -> Sequence[ToolTable]:
         """The tools that the sessions of the agent get."""
         return self.tables
+
+    def held_updates(self, session_id: str) -> asyncio.Future[None] | None:
+        """Return what is done when no update of a session is held; None if none is."""
+        session = self._sessions.get(session_id)
+        return None if session is None else session.held.released
 
     def servers_of(self, session_id: str) -> LanguageServers | None:
         """Return the language servers of a session, or None if it is not open."""
@@ -197,24 +212,31 @@ class EditObserver:
     def _on_update(self, handler: Handler) -> Handler:
         def handle(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
             source = incoming.source
-            if type(source) is Raw and b"tool_call" not in bytes(source):  # most of a stream
+            if type(source) is Raw and not any(word in bytes(source) for word in _WATCHED):  # most of a stream
                 return handler(incoming, done)
             values = incoming.values
             update = values.get("update") if isinstance(values, dict) else None
-            if not isinstance(update, dict):
+            session = self._session(values.get("sessionId")) if isinstance(update, dict) else None
+            if session is None or not isinstance(update, dict):
                 return handler(incoming, done)
-            session = self._session(values.get("sessionId"))
-            call = session.calls.apply(update) if session is not None else None
-            if session is None or call is None:
-                return handler(incoming, done)
-            if call.is_open:
+            call = session.calls.apply(update)
+            if call is not None and call.is_open:
                 self._prepare_call(session, call)
-            texts = self._own_writes(session, call) if call.status == ToolCallStatus.COMPLETED else {}
-            if not texts:
-                if call.note is not None and "content" in update:
-                    incoming.source = {**values, "update": {**update, "content": call.note_update()["content"]}}
-                return handler(incoming, done)
-            return self._hold_update(session, call, texts, incoming, handler, done)
+            is_done = call is not None and call.status == ToolCallStatus.COMPLETED
+            texts = self._own_writes(session, call) if call is not None and is_done else {}
+            is_held = session.held.holds(update.get("toolCallId"))
+            if is_held or texts:  # an emulator may use `incoming` again for its next update
+                incoming = Incoming(incoming.id, incoming.method, incoming.row, values)
+            deliver = _delivery(call, bool(texts) or "content" in update, incoming, handler, done)
+            if is_held:
+                session.held.add(update["toolCallId"], deliver)
+            elif call is not None and texts:
+                self._hold_update(session, str(values.get("sessionId")), call, texts, deliver)
+            elif session.held.released is not None and update.get("state") == SessionState.IDLE:
+                return _deliver_after(session.held.released, deliver)  # the end of a turn in v2
+            else:
+                return deliver()
+            return None
 
         return handle
 
@@ -235,28 +257,37 @@ class EditObserver:
                 found[path] = text
         return found
 
-    async def _hold_update(
+    def _hold_update(
         self,
         session: ObservedSession,
+        session_id: str,
         call: TrackedCall,
         texts: dict[str, str],
-        incoming: Incoming,
-        handler: Handler,
-        done: DoneCallback,
+        deliver: Callable[[], Awaitable[None] | None],
     ) -> None:
-        values = incoming.values
+        """Deliver the last update of a tool call when its diagnostics are there, or when they are late."""
         call.diagnosed.update(texts)
         for path in texts:
             _cancel_late(session, path)
-        reports = await session.servers.diagnose(texts, UPDATE_TIMEOUT)
-        if (text := format_report(reports, session.servers.folders[0])) != "":
-            call.note = _text_item(text)
-        if call.note is not None:
-            incoming.source = {**values, "update": {**values["update"], "content": call.note_update()["content"]}}
-        work = handler(incoming, done)
-        if work is not None:
-            await work
-        self._follow_late(session, str(values.get("sessionId")), reports, texts, (), call)
+        session.held.add(call.id, deliver)
+
+        async def release() -> None:
+            try:
+                reports = await session.servers.diagnose(texts, UPDATE_TIMEOUT)
+                if (text := format_report(reports, session.servers.folders[0])) != "":
+                    call.note = _text_item(text)
+            finally:
+                await session.held.release(call.id)
+            self._follow_late(session, session_id, reports, texts, (), call)
+
+        task = asyncio.get_running_loop().create_task(release())
+        session.holding.add(task)
+        task.add_done_callback(lambda _: self._finish_holding(session, task))
+
+    def _finish_holding(self, session: ObservedSession, task: asyncio.Task[None]) -> None:
+        session.holding.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._report(f"the diagnostics of a tool call failed: {error}")
 
     # --- showing ----------------------------------------------------------------------------------------------------
 
@@ -319,6 +350,28 @@ class EditObserver:
         for path in late:
             session.late[path] = task
         task.add_done_callback(lambda _: [session.late.pop(path, None) for path in late])
+
+
+def _delivery(
+    call: TrackedCall | None, shows_note: bool, incoming: Incoming, handler: Handler, done: DoneCallback
+) -> Callable[[], Awaitable[None] | None]:
+    """Return what passes an update on, with the diagnostics that its tool call has by then."""
+    content = call.content if call is not None else []  # as this update leaves it
+
+    def deliver() -> Awaitable[None] | None:
+        if call is not None and call.note is not None and shows_note:
+            values = incoming.values
+            incoming.values = {**values, "update": {**values["update"], "content": [*content, call.note]}}
+        return handler(incoming, done)
+
+    return deliver
+
+
+async def _deliver_after(released: asyncio.Future[None], deliver: Callable[[], Awaitable[None] | None]) -> None:
+    await asyncio.wait([released])
+    work = deliver()
+    if work is not None:
+        await work
 
 
 def _cancel_late(session: ObservedSession, path: str) -> None:

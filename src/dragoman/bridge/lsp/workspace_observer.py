@@ -214,8 +214,30 @@ def relay_extension(
         for method in observer.methods:
             handler: Handler = relay.forward_to_client
             relay.claim(Side.CLIENT, method, observer.wrap(method, handler))
+        relay.claim(Side.AGENT, "session/prompt", _after_held_updates(relay, observer))
         if tables is not None:
             tables.append(tool_table(observer, partial(relay_tools, relay)))
         return observer.close
 
     return extend
+
+
+def _after_held_updates(relay: Relay, observer: EditObserver) -> Handler:
+    """Return a handler of prompts whose answers come after the updates that the observer holds."""
+    forward = relay.handler_of(Side.AGENT, "session/prompt")
+
+    def prompt(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
+        values = incoming.values
+        session_id = str(values.get("sessionId")) if isinstance(values, dict) else ""
+
+        def answer(result: Any, error: ProtocolError | None) -> None:
+            held = observer.held_updates(session_id)
+            if held is None:
+                done(result, error)
+            else:
+                held.add_done_callback(lambda _: done(result, error))
+                relay.agent_of(session_id).sender.hold = held  # what follows the answer stays behind it
+
+        return forward(incoming, answer)
+
+    return prompt

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.codec import decode_as
@@ -67,6 +68,8 @@ class RemoteAgent:
         self._connected: ConnectedAgent
         self._closing = False
         self.separates_host_turns = True  # whether updates of other clients' turns in a host stay out of our turns
+        if workspace is not None and workspace.observer is not None:
+            settings = structs.replace(settings, held_updates=self._held_updates)
         self._settings = settings
         self._sessions = sessions = OpenSessions(self, settings)
         self._handlers: dict[str, Handler] = {
@@ -96,6 +99,9 @@ class RemoteAgent:
             self._handlers = dict(self._workspace.observe(self._handlers, self._deliver_update))
             self._offers.tables = self._workspace.tool_tables(self._handlers)
             self._offers.over_acp = fallback is None
+
+    def _held_updates(self, session_id: str) -> asyncio.Future[None] | None:
+        return None if self._workspace is None else self._workspace.held_updates(session_id)
 
     def _own_name(self) -> str:
         return self.info.name if self.info is not None else ""

@@ -52,6 +52,7 @@ class SessionSettings(msgspec.Struct, frozen=True):
     idle_timeout: float | None = None  # for turns without updates
     renew: Callable[[ClientSession], Awaitable[None]] | None = None  # replaces a session that the agent lost
     release: Callable[[str], Awaitable[None]] | None = None  # ends its watches and terminals
+    held_updates: Callable[[str], asyncio.Future[None] | None] | None = None  # what the end of a turn waits for
     # For the room of a host:
     keeps_messages: bool = True  # False: they are read from the log
     decider: Callable[[Any], str] = lambda params: "user"  # who answered a question

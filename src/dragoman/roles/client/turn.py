@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from dragoman.engine.incoming import DoneCallback
 from dragoman.errors import ConnectionFailed, DragomanError, Kind, ProtocolError
 from dragoman.ids import new_id
 from dragoman.schema.content import TextContent
@@ -145,8 +146,24 @@ class ClientTurn:
             self._turn_timeouts = TurnTimeouts(self._idle_timeout, self._timeout, loop.time())
             self._timer = loop.call_later(self._turn_timeouts.next_check(loop.time()), self._check_timeouts)
         params = PromptParams(session_id=session.id, prompt=[*self._preamble, *self._prompt])
-        session.connection.call("session/prompt", params, done)
+        session.connection.call("session/prompt", params, self._after_held_updates(done))
         return self
+
+    def _after_held_updates(self, done: DoneCallback) -> DoneCallback:
+        """Return a callback for the answer that waits for the updates before it that an observer holds."""
+        session, held_updates = self.session, self.session._settings.held_updates
+        if held_updates is None:
+            return done
+
+        def answer(result: Any, error: ProtocolError | None) -> None:
+            held = held_updates(session.id)
+            if held is None:
+                done(result, error)
+            else:
+                held.add_done_callback(lambda _: done(result, error))
+                session.connection.sender.hold = held  # what follows the answer stays behind it
+
+        return answer
 
     async def _log_start(self) -> None:
         """Log the prompt before it is sent."""
@@ -248,7 +265,8 @@ class ClientTurn:
                 self._end_with(*self._last_answer)
 
         def send() -> None:
-            connection.call("session/prompt", PromptParams(session_id=self.session.id, prompt=blocks), done)
+            params = PromptParams(session_id=self.session.id, prompt=blocks)
+            connection.call("session/prompt", params, self._after_held_updates(done))
 
         log = self.session.log
         if log.store is None:

@@ -74,6 +74,10 @@ class AgentObserver(Protocol):
         """The tools that each session of the agent gets."""
         ...
 
+    def held_updates(self, session_id: str) -> asyncio.Future[None] | None:
+        """Return what is done when no update of a session is held back; None if none is. The end of a turn waits."""
+        ...
+
     async def end_session(self, session_id: str) -> None:
         """Release what belongs to a session."""
         ...
@@ -256,6 +260,10 @@ class AgentWorkspace:
             own = workspace_table(call, reads=files, writes=files, runs=self.access.offers_terminals)
             tables += [] if own is None else [own]
         return tables
+
+    def held_updates(self, session_id: str) -> asyncio.Future[None] | None:
+        """Return what is done when the observer holds no update of a session; None if it holds none."""
+        return None if self.observer is None else self.observer.held_updates(session_id)
 
     @property
     def agent_name(self) -> str:

@@ -126,7 +126,7 @@ class RelayServers:
             agent = self._relay.connection_to(Side.AGENT)  # raises before initialize
             reexports: list[Reexport] = []
             declared = await self._offers.declare(incoming.params, agent)
-            incoming.source = await self._with_servers(incoming, declared.params, reexports)
+            incoming.values = await self._with_servers(incoming, declared.params, reexports)
             params = incoming.values
 
             def answer(result: Any, error: ProtocolError | None) -> None:

@@ -257,6 +257,11 @@ class Relay:
             raise ProtocolError(Kind.INVALID_STATE, "the agent is not started yet; send initialize first")
         return self._agent.connection
 
+    def agent_of(self, session_id: object) -> Connection:
+        """Return the connection to the agent that has a session."""
+        owner = self._agent_by_session.get(session_id) if isinstance(session_id, str) else None
+        return self.connection_to(Side.AGENT) if owner is None else owner.connection
+
     # --- two dialects: through the vocabulary -----------------------------------------------------------------
 
     def forward_to_agent(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
@@ -270,8 +275,7 @@ class Relay:
         if self._dialer.has_one_folder and incoming.method == "session/new":
             return self._open_in_own_process(incoming, done)
         session = getattr(incoming.params, "session_id", None) if incoming.row is not None else None
-        owner = self._agent_by_session.get(session) if isinstance(session, str) else None
-        return self._forward(incoming, done, (owner or self._agent).connection, Side.AGENT)
+        return self._forward(incoming, done, self.agent_of(session), Side.AGENT)
 
     async def _open_in_own_process(self, incoming: Incoming, done: DoneCallback) -> None:
         """Open a session of an agent that has one folder, in the process for its folder."""
@@ -289,7 +293,7 @@ class Relay:
     def forward_to_client(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         """Forward a call of the agent; a handler for `claim`."""
         if incoming.method in _NAMES_REQUEST:
-            incoming.source = self._map_request_id(incoming.values)
+            incoming.values = self._map_request_id(incoming.values)
         return self._forward(incoming, done, self.client, Side.CLIENT)
 
     def _map_request_id(self, params: Any) -> Any:
