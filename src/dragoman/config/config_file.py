@@ -25,6 +25,7 @@ from dragoman.config.teams_section import TeamSection, read_teams
 from dragoman.config.toml_reader import TomlReader, member_readers, read_text_file
 from dragoman.errors import ConfigFault
 from dragoman.policy.toml_lines import TomlPath, line_numbers
+from dragoman.transport.socket import is_remote
 
 # The file format version; a newer one is an error.
 VERSION = 1
@@ -54,6 +55,11 @@ class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
     def argv(self) -> list[str]:
         """The command line that starts it."""
         return [os.path.expanduser(self.command), *self.args]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it runs elsewhere, with files of its own: `command` is its http or ws address."""
+        return is_remote(self.command)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):

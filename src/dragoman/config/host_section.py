@@ -60,7 +60,9 @@ class HostSection(msgspec.Struct, frozen=True, kw_only=True):
     workspace_tools: bool = False  # files and commands as MCP tools
     node: str = ""  # the name of this node in a fleet; "" for the name of the machine
     advertise: str = ""  # where other nodes reach this one; "" for the address it listens at
-    labels: tuple[str, ...] = ()  # what this node has: shared:NAME=PATH
+    labels: tuple[str, ...] = ()  # what this node has: shared:NAME=PATH, git:URL
+    workspaces: str = ""  # the folder for working trees of repositories; "" for dragoman-workspaces in the home folder
+    checkpoints: bool = True  # push the working tree of a session on a repository after each turn
     lease: float = 15.0  # seconds after which other nodes may run the sessions of one that is silent
     node_ca: str = ""  # certificates of other nodes to trust in addition to the system's
     secrets_key: str = ""  # the file with the key that seals credentials in a database

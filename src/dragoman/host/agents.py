@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from dragoman.store.session_state import SessionState
     from dragoman.transport.base import Transport
 
-# Returns the command of an agent, or a transport to a running one. Called once for each agent that is needed.
-FindTarget = Callable[[NamedAgent], "Sequence[str] | Transport"]
+# Returns the command or the address of an agent, or a transport to a running one. Called for each process.
+FindTarget = Callable[[NamedAgent], "str | Sequence[str] | Transport"]
+
+
+def agent_target(agent: NamedAgent) -> str | Sequence[str]:
+    """Return how an agent is reached: at its address, or by its command."""
+    return agent.command if agent.is_remote else agent.argv
 
 
 class AgentCatalog:

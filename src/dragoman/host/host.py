@@ -20,7 +20,7 @@ from dragoman.host import access, session_names
 from dragoman.host.access import default_roots, moved_error, session_not_found
 from dragoman.host.account_calls import Accounts
 from dragoman.host.activity import Activity
-from dragoman.host.agents import AgentCatalog, FindTarget
+from dragoman.host.agents import AgentCatalog, FindTarget, agent_target
 from dragoman.host.auth.roles import ADMIN, MemorySessionRoles, SessionRoles, lower_role
 from dragoman.host.host_client import HostClient
 from dragoman.host.limits import HostLimits
@@ -78,7 +78,7 @@ class Host:
         roots_of: Callable[[Principal], Sequence[str] | None] = default_roots,
         mcp_servers: Mapping[str, McpServer] | None = None,
         limits: HostLimits = HostLimits(),  # noqa: B008  (immutable)
-        target_of: FindTarget = lambda agent_config: agent_config.argv,
+        target_of: FindTarget = agent_target,
         report: Callable[[str], None] | None = None,
         share_processes: bool = False,
         observer: WorkspaceObserver | None = None,
@@ -388,6 +388,8 @@ class Host:
         await room.wait_turn_end()
         await delete_agent_session(room)
         await room.close(reason)
+        if self.fleet is not None:
+            await self.fleet.workspaces.remove(room)
         await self.store.delete(room.id)
         await self.session_roles.remove_session(room.id)
         self.forget_room(room.id)

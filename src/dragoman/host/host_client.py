@@ -58,7 +58,7 @@ EXPIRY_GRACE = 3.0
 MAX_CURSORS = 100
 
 # Calls that may carry a cursor in their side data.
-_CURSOR_METHODS = methods_that("reopens")
+_SIDE_DATA = {**dict.fromkeys(methods_that("reopens"), "cursor"), "session/new": "place"}
 
 
 class HostClient:
@@ -76,6 +76,7 @@ class HostClient:
         self.takes_shared_frames = False  # whether frames of official v1 can be shared with others
         self._numbered_outbox: NumberedOutbox | None = None
         self.cursors: dict[Any, int] = {}  # by request: the entry number to continue after
+        self.places: dict[Any, str] = {}  # by request: where a new session should run, in a fleet
         self._unread_bytes = 0  # bytes written since the transport was last seen uncongested
         self._largest = 0  # the largest frame of them
         self._unchecked_bytes = 0
@@ -89,7 +90,7 @@ class HostClient:
             settings=emulator_settings(host.default_folder(principal)),
             report=host.report,
         )
-        self.connection.tap = self._note_cursor
+        self.connection.tap = self._note_side_data
 
     @cached_property
     def coordinator(self) -> FileCoordinator:
@@ -230,18 +231,18 @@ class HostClient:
 
     # --- dispatch -----------------------------------------------------------------------------------------------
 
-    def _note_cursor(self, envelope: Envelope, frame: bytes) -> tuple[bool, Awaitable[None] | None]:
-        """Remember the cursor of a call. All other side data of clients is ignored."""
-        if envelope.method in _CURSOR_METHODS and envelope.id is not UNSET and frame.find(b'"cursor"') >= 0:
+    def _note_side_data(self, envelope: Envelope, frame: bytes) -> tuple[bool, Awaitable[None] | None]:
+        """Remember the cursor or the place of a call. All other side data of clients is ignored."""
+        name = _SIDE_DATA.get(envelope.method) if isinstance(envelope.method, str) else None
+        if name is not None and envelope.id is not UNSET and frame.find(b'"%b"' % name.encode()) >= 0:
             try:
-                meta = json_values(envelope.params).get("_meta", {})
-                cursor = meta.get(SIDE_DATA_KEY, {}).get("cursor")
+                value = json_values(envelope.params).get("_meta", {}).get(SIDE_DATA_KEY, {}).get(name)
             except (AttributeError, ProtocolError):
-                cursor = None
-            if isinstance(cursor, int) and not isinstance(cursor, bool) and cursor >= 0:
-                self.cursors[envelope.id] = cursor
-                if len(self.cursors) > MAX_CURSORS:  # left by calls that were refused early
-                    del self.cursors[next(iter(self.cursors))]
+                value = None
+            if name == "cursor" and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+                _remember(self.cursors, envelope.id, value)
+            elif name == "place" and isinstance(value, str):
+                _remember(self.places, envelope.id, value)
         return False, None
 
     def _dispatch(self, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
@@ -306,3 +307,9 @@ def initialize_result(agent: InitializeResult, dialect: Dialect) -> InitializeRe
         agent_capabilities=with_side_data(offered, attach=True, agents=True, host=dict.fromkeys(TOPICS, True)),
         auth_methods=methods if methods or dialect.official else UNSET,
     )
+
+
+def _remember(values: dict[Any, Any], id: Any, value: Any) -> None:
+    values[id] = value
+    if len(values) > MAX_CURSORS:  # left by calls that were refused early
+        del values[next(iter(values))]

@@ -33,12 +33,16 @@ async def new_session(client: HostClient, incoming: Incoming, done: DoneCallback
     """session/new: start an agent. The caller becomes admin of the session."""
     params, host = incoming.params, client.host
     check_may_open(client.principal, "open new sessions")
-    folders = _resolve_folders(client, params)
-    cwd, *directories = folders
-    servers = await _resolve_servers(client, params.mcp_servers or (), cwd)
+    place = _wanted_place(client, incoming)
+    folders = {} if place else _resolve_folders(client, params)
+    servers = [] if place else await _resolve_servers(client, params.mcp_servers or (), next(iter(folders)))
     room = await host.create_room(client.principal)
     try:
-        more: dict[str, Any] = {"mcp_servers": servers, "directories": directories}
+        if place and host.fleet is not None:
+            room.place = place
+            folders = await host.fleet.workspaces.folders_of(room) or {}
+            servers = await _resolve_servers(client, params.mcp_servers or (), next(iter(folders)))
+        more: dict[str, Any] = {"mcp_servers": servers, "directories": list(folders)[1:]}
         mode = side_data_of(params).get("initialMode") or host.agent_catalog.find_agent(room.state.agent).mode
         if isinstance(mode, str) and mode:
             more["mode"] = mode
@@ -60,6 +64,18 @@ async def new_session(client: HostClient, incoming: Incoming, done: DoneCallback
         host.release_room(room)
 
 
+def _wanted_place(client: HostClient, incoming: Incoming) -> str:
+    """Return where a client wants a new session to run in a fleet; "" in the folder that it names."""
+    place, fleet = client.places.pop(incoming.id, ""), client.host.fleet
+    if not place:
+        return ""
+    if fleet is None:
+        raise ProtocolError(Kind.INVALID_PARAMS, f"{place}: this host is no node of a fleet; name a folder instead")
+    if incoming.params.additional_directories:
+        raise ProtocolError(Kind.INVALID_PARAMS, f"{place}: a repository is the only folder of its session")
+    return fleet.workspaces.check_wanted(place)
+
+
 def _resolve_folders(client: HostClient, params: Any) -> dict[str, str]:
     """Return the working folder and the additional ones: the path for the agent, and where it leads."""
     roots = client.host.roots_of(client.principal)
@@ -69,7 +85,8 @@ def _resolve_folders(client: HostClient, params: Any) -> dict[str, str]:
     for member, path in members.items():
         resolved = access.resolve_folder(path, roots, member)
         folders[resolved] = access.real_path(resolved, member) if roots is None else resolved
-    access.check_folder(next(iter(folders)), "cwd")
+    if not client.host.agent_catalog.find_agent(client.principal.agent).is_remote:
+        access.check_folder(next(iter(folders)), "cwd")
     return folders
 
 

@@ -67,6 +67,7 @@ class SessionState:
         self.owner = ""  # who opened it
         self.place = ""  # where it can run, in a fleet: node, shared:NAME, git:URL#REF, remote
         self.node = ""  # the node that opened it, in a fleet
+        self.left_out: list[str] = []  # what is not in the last checkpoint of its working tree, in a fleet
         self.modes: SessionModeState | None = None
         self.options: list[SessionConfigOption] = []
         self.commands: list[Any] = []
@@ -137,6 +138,9 @@ class SessionState:
             self.place, self.node = _text(moved.get("place")) or self.place, _text(moved.get("node")) or self.node
             if cwd := _text(moved.get("cwd")):
                 self.cwd, self.directories, self.resolved = cwd, [], dict(moved.get("resolved") or {})
+        checkpoint = body.get("checkpoint")
+        if isinstance(checkpoint, dict) and "leftOut" in checkpoint and entry.seq > self.imported:
+            self.left_out = [_text(name) for name in checkpoint["leftOut"]]
         self.people |= {parse_person(each) for each in body.get("came", ())}
         self.people -= {parse_person(each) for each in body.get("went", ())}
 
@@ -153,11 +157,11 @@ _FOLDS: dict[str, Callable[[SessionState, RawEntry], None]] = {
 # --- as bytes, to keep with the session ---------------------------------------------------------------------------
 
 # The version of the fold. A state of another version is not read: it is folded again from the log.
-_STATE_VERSION = 2
+_STATE_VERSION = 3
 
 _PLAIN_MEMBERS = (
     "seq", "opened", "cwd", "directories", "resolved", "agent", "agent_title", "owner", "title", "open_turn", "is_wide",
-    "place", "node",
+    "place", "node", "left_out",
 )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ from dragoman import Agent, ProtocolError, Turn
 from dragoman.bridge.team.comparison import Comparison
 from dragoman.bridge.team.page import page, split_diff
 from dragoman.bridge.team.team import Team
-from dragoman.bridge.team.worktrees import GitFailed, Worktrees, find_branches
+from dragoman.bridge.team.worktrees import Worktrees, find_branches
+from dragoman.workspace.git import GitFailed
 from tests.bridge.team.repository import git, make_repository, state_of
 from tests.bridge.team.scripted import agent_that
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from dragoman import Agent
@@ -61,6 +62,7 @@ async def running_fleet(
     engine: Engine | None = None,
     times: LeaseTimes = FAST,
     labels: dict[str, tuple[str, ...]] | None = None,
+    workspaces: Path | None = None,
     **options: Any,
 ) -> AsyncIterator[list[Node]]:
     """Yield nodes on one engine, with agents in memory. All mount the volume `all` at /."""
@@ -70,7 +72,17 @@ async def running_fleet(
         nodes = []
         for name in names:
             wanted = (labels or {}).get(name, ("shared:all=/",))
-            fleet = Fleet(engine, name, "", labels=wanted, token=SECRET, times=times, uses_watchdog=False)
+            folder = "" if workspaces is None else str(workspaces / name)
+            fleet = Fleet(
+                engine,
+                name,
+                "",
+                labels=wanted,
+                token=SECRET,
+                times=times,
+                uses_watchdog=False,
+                workspaces=folder,
+            )
             hosted = await stack.enter_async_context(
                 running_host(make, store=engine.store, session_roles=roles, fleet=fleet, **options)
             )

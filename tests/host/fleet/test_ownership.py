@@ -199,8 +199,9 @@ async def test_a_link_that_is_cut_loses_and_doubles_nothing(tmp_path: Path) -> N
             running = send_prompt(far, session.id, "wait gate")
             waiting = send_prompt(far, session.id, "next")
             await until(lambda: len(first.host.rooms[session.id].queue.waiting) == 1)
-            await first.cut_links()
             gates = first.hosted.agents[-1].gates  # type: ignore[attr-defined]
+            await until(lambda: "gate" in gates)  # the turn has begun
+            await first.cut_links()
             gates["gate"].set()
             assert (await running).stop_reason == "end_turn"
             assert (await waiting).stop_reason == "end_turn"

@@ -11,24 +11,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError
-
-# How long one git command may take: a large checkout on a slow disk. Seconds.
-GIT_TIMEOUT = 300.0
+from dragoman.workspace.git import GitFailed, git, last_lines, run_git, snapshot
 
 # `git merge-tree --write-tree`, which merges without a working tree, came with this version.
 GIT_VERSION = (2, 38)
-
-_IDENTITY = {
-    f"GIT_{role}_{what}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "dragoman"), ("EMAIL", "dragoman@localhost"))
-}
 
 
 class FileStat(msgspec.Struct, frozen=True):
@@ -51,52 +42,6 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
     def is_clean(self) -> bool:
         """Whether there were no conflicts."""
         return not self.conflicts
-
-
-class GitFailed(ProtocolError):
-    """A git command failed; the message has what git said."""
-
-    def __init__(self, what: str, said: str) -> None:
-        super().__init__(Kind.INVALID_STATE, f"{what}: {said}" if said else what)
-
-
-async def git(cwd: str, *arguments: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> bytes:
-    """Run git and return its output; raise GitFailed with its last lines."""
-    code, output, said = await _run_git(cwd, arguments, env or {}, stdin)
-    if code != 0:
-        raise GitFailed(f"git {arguments[0]} failed in {cwd}", _last_lines(said or output))
-    return output
-
-
-async def _run_git(
-    cwd: str, arguments: Sequence[str], env: Mapping[str, str], stdin: bytes | None
-) -> tuple[int, bytes, bytes]:
-    # A hook or a variable of the caller must not decide which repository is changed.
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environ |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **_IDENTITY, **env}
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *("git", "-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", *arguments),
-            cwd=cwd,
-            env=environ,
-            stdin=asyncio.subprocess.PIPE if stdin is not None else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C on the terminal must not leave half a worktree
-        )
-    except FileNotFoundError:
-        raise GitFailed("worktrees need git", "install git, or work without isolate") from None
-    try:
-        async with asyncio.timeout(GIT_TIMEOUT):
-            output, said = await process.communicate(stdin)
-    except BaseException as error:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        if isinstance(error, TimeoutError):
-            raise GitFailed(f"git {arguments[0]} took longer than {GIT_TIMEOUT:g} s", "") from None
-        raise
-    return process.returncode or 0, output, said
 
 
 class Worktree:
@@ -230,30 +175,12 @@ class Worktrees:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-async def snapshot(folder: str, parent: str, message: str) -> str:
-    """Return a commit of everything in a working tree that is not ignored. Changes neither index nor branch."""
-    with tempfile.TemporaryDirectory(prefix="dragoman-index-") as place:
-        env = {"GIT_INDEX_FILE": os.path.join(place, "index")}
-        index = os.path.join(folder, (await git(folder, "rev-parse", "--git-path", "index")).decode().strip())
-        if os.path.exists(index):
-            # It knows which files did not change. Its own time says which of them git has to look at again.
-            shutil.copy2(index, env["GIT_INDEX_FILE"])
-        else:
-            await git(folder, "read-tree", parent, env=env)
-        await git(folder, "add", "--all", "--", ".", env=env)
-        tree = (await git(folder, "write-tree", env=env)).decode().strip()
-    same = (await git(folder, "rev-parse", f"{parent}^{{tree}}")).decode().strip()
-    if tree == same:
-        return parent
-    return (await git(folder, "commit-tree", tree, "-p", parent, "-m", message)).decode().strip()
-
-
 async def merge_branch(root: str, base: str, branch: str) -> MergeResult:
     """Merge a branch that started from `base` into the files of a tree: all or none."""
     ours = await snapshot(root, base, "the tree of the user, before the merge")
-    code, output, said = await _run_git(root, ["merge-tree", "--write-tree", "--name-only", ours, branch], {}, None)
+    code, output, said = await run_git(root, ["merge-tree", "--write-tree", "--name-only", ours, branch], {}, None)
     if code not in (0, 1):
-        raise GitFailed(f"{branch} cannot be merged", _last_lines(said or output))
+        raise GitFailed(f"{branch} cannot be merged", last_lines(said or output))
     tree, *rest = output.decode("utf-8", "replace").split("\n")
     if code == 1:
         end = rest.index("") if "" in rest else len(rest)
@@ -292,8 +219,3 @@ def _safe(name: str) -> str:
 
 def _count(text: str) -> int:
     return int(text) if text.isdigit() else -1
-
-
-def _last_lines(said: bytes) -> str:
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    return "; ".join(lines[-3:])

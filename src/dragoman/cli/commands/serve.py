@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     parser.add_value("--secrets-key", "FILE", "key that seals credentials in a database; all hosts need the same")
     parser.add_value("--node", "NAME", "name of this node in a fleet (the name of the machine)")
     parser.add_value("--advertise", "URL", "where other nodes reach this one (the address it listens at)")
-    parser.add_value("--labels", "LABEL", "what this node has, as shared:NAME=PATH; can be repeated", repeated=True)
+    parser.add_value("--labels", "LABEL", "what this node has: shared:NAME=PATH or git:URL; repeatable", repeated=True)
     parser.add_value("--node-ca", "FILE", "certificates of other nodes to trust besides the system's")
     parser.add_flag("--allow-drift", "join a fleet whose nodes have other settings, during an update")
     parser.add_value(

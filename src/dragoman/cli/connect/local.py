@@ -283,7 +283,10 @@ class OpenSession:
 
     async def _create_session(self) -> ClientSession:
         allowed = await self._allowed_servers()
-        return await self.agent.open_session(self.cwd, mcp_servers=allowed, mode=self._options.agent_mode)
+        options = self._options
+        return await self.agent.open_session(
+            self.cwd, mcp_servers=allowed, mode=options.agent_mode, place=options.place
+        )
 
     async def _allowed_servers(self) -> list[Any]:
         """Return the MCP servers that the policy allows. One that the agent does not support is an error: leaving it

@@ -56,6 +56,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     host: HostTarget | None = None
     host_agent: str = ""  # the agent of the host; "" for its first one
     lend: str | None = None  # folder of this machine that an agent on a host uses
+    place: str = ""  # where a new session runs in a fleet, instead of a folder: git:URL#BRANCH
     timeout: float | None = None
     trace: Callable[[Transport], Transport] | None = None  # wraps the transport to record it
 
@@ -105,6 +106,7 @@ def add_session_options(parser: Parser, *, has_word: bool = False) -> None:
     parser.add_flag("--no-store", "do not store the session")
     add_sandbox_options(parser)
     add_host_options(parser)
+    parser.add_value("--place", "git:URL#BRANCH", "with --host: work on this repository, at any node of a fleet")
     parser.add_value(
         "--lend",
         "DIR",
@@ -157,6 +159,8 @@ def _local_values(parser: Parser, given: argparse.Namespace, command: list[str])
 
     if given.lend is not None:
         parser.error("--lend needs --host; without it, the agent works on this machine")
+    if given.place:
+        parser.error("--place needs --host; without it, the agent works in --cwd on this machine")
     if command and "/" in command[0]:  # named from here, but started in --cwd
         command = [os.path.abspath(command[0]), *command[1:]]
     agent = resolve_agent(parser, given.agent, command, yes=given.yes)
@@ -193,6 +197,8 @@ def _host_values(parser: Parser, given: argparse.Namespace, command: list[str]) 
         if not os.path.isabs(cwd) and not host.is_local:
             parser.error("--cwd: give the absolute path of a folder on the host")
         cwd = os.path.abspath(cwd)
+    if given.place and (given.lend is not None or given.cwd is not None):
+        parser.error("--place cannot be used with --cwd or --lend: the host makes the folder")
     lend = None if given.lend is None else _absolute_path(given.lend)
     if lend is not None and not os.path.isdir(lend):
         parser.error(f"--lend: there is no folder {lend}; put the prompt before --lend, or use --lend=.")
@@ -202,6 +208,7 @@ def _host_values(parser: Parser, given: argparse.Namespace, command: list[str]) 
         "host_agent": given.agent or "",
         "cwd": cwd,
         "lend": lend,
+        "place": given.place or "",
         "agent_mode": given.agent_mode,
         "sandbox": None if lend is None else read_sandbox(parser, given),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 import socket
 from typing import TYPE_CHECKING
@@ -55,7 +56,14 @@ def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key
         ca=section.node_ca,
         config_digest=config_digest(settings, paths),
         times=LeaseTimes.of(section.lease),
+        workspaces=os.path.join(_workspaces_folder(section, paths), name),
+        has_checkpoints=section.checkpoints,
     )
+
+
+def _workspaces_folder(section: HostSection, paths: UserPaths) -> str:
+    """Return the folder for working trees. It is none of our own folders: agents may not write those."""
+    return os.path.abspath(os.path.expanduser(section.workspaces or os.path.join(paths.home, "dragoman-workspaces")))
 
 
 def link_token(secrets_key: bytes) -> str:

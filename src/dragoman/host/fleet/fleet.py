@@ -20,6 +20,7 @@ from dragoman.host.fleet.heartbeat import HeartbeatWatchdog
 from dragoman.host.fleet.lease import LeaseTimes, NodeLease
 from dragoman.host.fleet.links import Links
 from dragoman.host.fleet.ownership import Ownership
+from dragoman.host.fleet.workspaces import Workspaces
 from dragoman.host.methods import SERVED_METHODS
 from dragoman.store.fleet import Engine, NodeInfo, NodeStatus
 
@@ -88,8 +89,13 @@ class Fleet:
         times: LeaseTimes = LeaseTimes(),  # noqa: B008  (immutable)
         config_digest: str = "",
         uses_watchdog: bool = True,
+        workspaces: str = "",
+        has_checkpoints: bool = True,
     ) -> None:
-        """`url` is where other nodes reach this one; `token` is the secret that all nodes share."""
+        """`url` is where other nodes reach this one; `token` is the secret that all nodes share.
+
+        `workspaces` is the folder for the working trees of sessions on repositories.
+        """
         self.engine = engine
         self.node = node
         self.url = url
@@ -106,6 +112,7 @@ class Fleet:
         self.links: Links
         self._token = token
         self._ca = ca
+        self.workspaces = Workspaces(self, workspaces, has_checkpoints=has_checkpoints)
         self._watchdog = HeartbeatWatchdog() if uses_watchdog else None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._peers: list[NodeStatus] = []  # all nodes, as of the last look

@@ -93,6 +93,8 @@ class Ownership:
         """Return the place of a session for its log, and the node that runs it now."""
         found = places.place_of_folder(cwd, self._fleet.describe())
         default = places.NODE if found.kind == places.NODE else str(found)
+        if self._host.agent_catalog.agent_of(room.state).is_remote:
+            default = places.REMOTE
         return {"place": room.place or room.state.place or default, "node": self._fleet.node}
 
     def adopt_claim(self, room: Room, claim: Claim) -> None:

@@ -1,8 +1,9 @@
-"""Where a session can run: on one node, on nodes with a shared volume, or anywhere. Pure."""
+"""Where a session can run: on one node, on nodes with a shared volume or a repository, or anywhere. Pure."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -18,6 +19,14 @@ NODE, SHARED, GIT, REMOTE = "node", "shared", "git", "remote"
 # The label of a volume that several nodes mount at the same path: shared:NAME=PATH.
 _SHARED_PREFIX = f"{SHARED}:"
 
+# The label of a node that may clone a repository, or all below an address: git:URL.
+_GIT_PREFIX = f"{GIT}:"
+
+# Addresses of repositories. The address is in the log and on command lines, so it has no password in it.
+_GIT_URL = re.compile(r"(?:https?|ssh|git|file)://[^\s#]+|[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^\s#:][^\s#]*")
+_PASSWORD = re.compile(r"^[a-z]+://[^/@]*:[^/@]*@|^https?://[^/@]+@")
+_GIT_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
+
 
 class Place(msgspec.Struct, frozen=True):
     """A place: its kind, and the node, the name of the volume, or the repository."""
@@ -27,6 +36,25 @@ class Place(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}" if self.name else self.kind
+
+
+class GitSource(msgspec.Struct, frozen=True):
+    """A repository, and where to start in it; "" is its default branch."""
+
+    url: str
+    ref: str = ""
+
+
+def git_source(place: Place) -> GitSource:
+    """Return the repository of a place; raise invalid_params for an address that is not used."""
+    url, _, ref = place.name.partition("#")
+    if _GIT_URL.fullmatch(url) is None or (ref and (_GIT_REF.fullmatch(ref) is None or ".." in ref)):
+        message = f"git:{place.name} is no repository; write git:https://HOST/PATH#BRANCH, or ssh://, or file://"
+        raise ProtocolError(Kind.INVALID_PARAMS, message)
+    if _PASSWORD.search(url):
+        message = "the address of a repository must not have credentials in it; configure git on the nodes instead"
+        raise ProtocolError(Kind.INVALID_PARAMS, message)
+    return GitSource(url, ref)
 
 
 def parse_place(text: str) -> Place:
@@ -49,6 +77,8 @@ def label_fault(label: str) -> str:
     for name, path in shared_volumes([label]).items():
         if not name or (path and not os.path.isabs(path)):
             return f"{label!r}: write a volume as shared:NAME=/PATH"
+    if label.startswith(_GIT_PREFIX) and _GIT_URL.fullmatch(label.removeprefix(_GIT_PREFIX)) is None:
+        return f"{label!r}: write a repository, or the address above several, as git:https://HOST/PATH"
     return "" if label and label.isprintable() and " " not in label else f"{label!r} is no label"
 
 
@@ -75,7 +105,16 @@ def can_run(place: Place, info: NodeInfo) -> bool:
         return place.name == info.node
     if place.kind == SHARED:
         return place.name in shared_volumes(info.labels)
+    if place.kind == GIT:
+        return may_clone(git_source(place).url, info.labels)
     return True
+
+
+def may_clone(url: str, labels: Iterable[str]) -> bool:
+    """Tell whether the labels of a node name a repository, or an address above it."""
+    allowed = [label.removeprefix(_GIT_PREFIX).rstrip("/") for label in labels if label.startswith(_GIT_PREFIX)]
+    is_plain = "/../" not in f"{url}/" and "%" not in url
+    return is_plain and any(url in (each, f"{each}.git") or url.startswith(f"{each}/") for each in allowed)
 
 
 def choose_node(place: Place, own: NodeInfo, cwd: str, nodes: Sequence[NodeStatus]) -> str:
@@ -102,6 +141,8 @@ def away_error(session: str, place: Place, cwd: str, nodes: Sequence[NodeStatus]
         message = f"its folder {cwd} is on {place.name}, {gone}"
     elif place.kind == NODE:
         message = f"its folder {cwd} is on none of the nodes that are here"
+    elif place.kind == GIT:
+        message = f"no living node may clone {git_source(place).url}; start one with --labels git:URL"
     else:
         message = f"no living node has {place}"
     advice = f"wait until it is back, or let an admin move it: dragoman fleet move {session} --to NODE --cwd DIR"

@@ -19,7 +19,7 @@ from dragoman.roles.client.logged_sessions import LogSettings, agent_info, linke
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession, SessionSettings
 from dragoman.roles.client.workspace import WorkspaceAccess
-from dragoman.schema.initialize import Implementation, InitializeParams
+from dragoman.schema.initialize import ClientCapabilities, Implementation, InitializeParams
 from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams, SetTitleParams
 from dragoman.schema.side import Side
 from dragoman.store.session_log import opened_body
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 # Error kind in the log for a turn that ended because the host stopped the agent.
 INTERRUPTED = "interrupted"
+
+# The variable in `env` of an agent that runs elsewhere, with the token for it.
+TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
 
 
 def create_agent(
@@ -47,10 +50,12 @@ def create_agent(
     """Create the agent of a room without starting it. Return it with the initialize params for it."""
     dial = dialer_for_room(room, agent_config, cwd, report=report, initialize_timeout=timeout or 60.0)
     callbacks = UserCallbacks(permission, elicit)
+    # An agent that runs elsewhere has files of its own: those of this machine are not the same.
+    offered = None if agent_config.is_remote else workspace
     agent = RemoteAgent(
         dial,
         callbacks,
-        workspace=workspace,
+        workspace=offered,
         settings=SessionSettings(
             timeout=timeout,
             keeps_messages=False,  # members get them from log entries, or read them from the store
@@ -68,7 +73,7 @@ def create_agent(
         ),
         fallback=partial(_forward_to_clients, room),
     )
-    return agent, initialize_params(workspace, callbacks)
+    return agent, initialize_params(offered, callbacks)
 
 
 def _forward_to_clients(room: Room, incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
@@ -93,18 +98,23 @@ def dialer_for_room(room: Room, agent_config: NamedAgent, cwd: str, **more: Any)
 
 def dialer_options(agent_config: NamedAgent, cwd: str) -> dict[str, Any]:
     """Return the options of a dialer that reaches a configured agent."""
-    return {
+    options: dict[str, Any] = {}
+    if agent_config.is_remote:
+        from dragoman.transport.remote.address import RemoteOptions
+
+        options["remote"] = RemoteOptions(token=agent_config.env.get(TOKEN_VARIABLE, ""))
+    return options | {
         "dialect": agent_config.dialect,
         "cwd": cwd,
         "env": dict(agent_config.env),
         "session_capabilities": SESSION_CAPABILITIES,
-        "sandbox": Sandbox() if agent_config.sandbox else None,
+        "sandbox": Sandbox() if agent_config.sandbox and not agent_config.is_remote else None,
     }
 
 
-def initialize_params(workspace: WorkspaceAccess, callbacks: UserCallbacks) -> InitializeParams:
+def initialize_params(workspace: WorkspaceAccess | None, callbacks: UserCallbacks) -> InitializeParams:
     """Return the initialize params that the host sends to an agent with this workspace and these callbacks."""
-    offered = workspace.capabilities()
+    offered = ClientCapabilities() if workspace is None else workspace.capabilities()
     offered.elicitation = callbacks.capabilities()
     return InitializeParams(
         protocol_version=1,

@@ -170,6 +170,8 @@ class AgentProcess:
 
     async def _checked_folders(self) -> dict[str, str]:
         """Return the folders of a stored session, which must be under the roots of a user responsible for it."""
+        if self._host.fleet is not None and (made := await self._host.fleet.workspaces.folders_of(self._room)):
+            return made
         state, host = self._room.state, self._host
         default_cwd = host.agent_catalog.agent_of(state).cwd or os.getcwd()
         folders = {path: state.resolved.get(path, path) for path in (state.cwd, *state.directories) if path}
@@ -198,8 +200,14 @@ class AgentProcess:
                 )
         return [resolved for resolved in found if resolved is not None]
 
+    @property
+    def _is_remote(self) -> bool:
+        return self._host.agent_catalog.agent_of(self._room.state).is_remote
+
     def check_folders(self) -> None:
-        """Raise if a folder of the session is not the one that was checked."""
+        """Raise if a folder of the session is not the one that was checked. An agent elsewhere has its own."""
+        if self._is_remote:
+            return
         for path in self.folders:
             self.checked_folder(path)
         cwd = next(iter(self.folders), "")
@@ -209,6 +217,8 @@ class AgentProcess:
 
     def checked_folder(self, path: str) -> str:
         """Return where a folder of the session leads. Raise if that changed since it was checked."""
+        if self._is_remote:
+            return path
         real = self.real_folder(path)
         access.check_same(path, real)
         return real

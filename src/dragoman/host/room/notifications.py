@@ -186,6 +186,20 @@ def _render_agent_exit(session: str, entry: RawEntry) -> list[Notification]:
     ]
 
 
+def _render_member(session: str, entry: RawEntry) -> list[Notification]:
+    """Tell members that the working tree was made again elsewhere, or could not be saved."""
+    body = entry.value if isinstance(entry.value, dict) else {}
+    restored, checkpoint = body.get("restored"), body.get("checkpoint")
+    if isinstance(restored, dict):
+        title, text = "The session moved", str(restored.get("message", ""))
+    elif isinstance(checkpoint, dict) and "failed" in checkpoint:
+        title, text = "No checkpoint", str(checkpoint["failed"])
+    else:
+        return []
+    notice = Notice(severity=NoticeSeverity.WARNING, title=title, description=text)
+    return [Notification(UPDATE, seq=entry.seq, raw=encode(notice), decoded_update=notice)]
+
+
 def _turn_notification(session: str, entry: RawEntry, body: dict[str, Any]) -> Notification:
     return _notification(session, entry, "_dragoman/turn", TURNS, body)
 
@@ -202,6 +216,7 @@ _RENDERERS: dict[str, Callable[[str, RawEntry], list[Notification]]] = {
     EntryKind.TURN_ENDED: _render_turn_ended,
     EntryKind.DECIDED: _render_decision,
     EntryKind.AGENT_EXITED: _render_agent_exit,
+    EntryKind.MEMBER: _render_member,
 }
 
 _HEAD, _TAIL = b'{"jsonrpc":"2.0","method":"session/update","params":{', b"}}"

@@ -225,10 +225,14 @@ class Room:
             await self.repair()
         self.members.log_presence()
         log_extra = {"connection": waiting.client_id, "promptId": waiting.id}
-        async with session.prompt(waiting.prompt, by=waiting.user, log_extra=log_extra) as turn:
-            if waiting.is_cancelled:  # while the prompt was being stored
-                turn.cancel()
-            result = await turn.wait()
+        try:
+            async with session.prompt(waiting.prompt, by=waiting.user, log_extra=log_extra) as turn:
+                if waiting.is_cancelled:  # while the prompt was being stored
+                    turn.cancel()
+                result = await turn.wait()
+        finally:
+            if self.host.fleet is not None and not self.is_closed:
+                await self.host.fleet.workspaces.checkpoint(self)
         self.agent.backoff.reset()
         return result
 

@@ -206,8 +206,11 @@ class RemoteAgent:
         mode: str | None = None,
         system_prompt: str | types.SystemPrompt | None = None,
         log_id: str | None = None,
+        place: str = "",
     ) -> ClientSession:
         """Open a new session in this folder, in this mode if the agent has it.
+
+        `place` is for a host that is a node of a fleet: `git:URL#BRANCH` instead of the folder.
 
         A str as `system_prompt` is appended to the agent's own instructions; a SystemPrompt can replace them. With a
         store, the log has begun when this returns; `log_id` names it.
@@ -215,6 +218,8 @@ class RemoteAgent:
         params = open_params(types.NewSessionParams, cwd, mcp_servers, directories)
         if system_prompt is not None:
             params.system_prompt = self._checked_system_prompt(system_prompt)
+        if place:
+            params = with_side_data(params, place=place)
         return await self._finish_opening(self._sessions.open(params, mode, log_id))
 
     def _checked_system_prompt(self, prompt: str | types.SystemPrompt) -> types.SystemPrompt:
