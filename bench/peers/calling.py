@@ -22,7 +22,8 @@ from dragoman.transport.memory import memory_pair
 
 Figures = dict[str, float]
 
-WARM = 20
+WARM = 1  # blocks that are not counted
+BLOCK = 25  # calls in a row of one kind
 STARTS = (0.2, 0.4, 0.6, 0.8)  # seconds until a server answers; those of npm and PyPI take 0.4 to 3
 SERVER = str(Path(__file__).parents[2] / "tests" / "mcp" / "bare_server.py")
 COMMAND = (sys.executable, "-S", SERVER)
@@ -32,18 +33,6 @@ def entry(number: int = 0, delay: float = 0.0) -> McpServer:
     """Return the entry of the server; with a delay it does not answer before."""
     late = ["late", str(delay)] if delay else []
     return McpServer(name=f"bare{number}", command=COMMAND[0], args=[*COMMAND[1:], *late], env=[])
-
-
-async def bare_time(count: int) -> float:
-    """Return the seconds of a call by the SDK's client, in the middle."""
-    times = []
-    async with Client(StdioServerParameters(command=COMMAND[0], args=list(COMMAND[1:])), mode="legacy") as client:
-        await client.list_tools()
-        for _ in range(WARM + count):
-            started = perf_counter()
-            await client.call_tool("echo", {"text": "hello"})
-            times.append(perf_counter() - started)
-    return median(times[WARM:])
 
 
 class BareClient:
@@ -68,27 +57,38 @@ class BareClient:
         self._transport.send(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
 
-async def agent_time(count: int) -> float:
-    """Return the seconds of a call through an agent that was allowed to make it, in the middle."""
-    agent, times = Agent("caller"), list[float]()
+async def call_times(count: int) -> tuple[float, float]:
+    """Return the seconds of a call by the SDK's client, and through an agent that was allowed to make it: medians.
 
-    @agent.prompt
-    async def prompt(turn: Turn) -> None:
-        for _ in range(WARM + count):
-            started = perf_counter()
-            await turn.tools.call("bare0", "echo", {"text": "hello"})
-            times.append(perf_counter() - started)
+    They alternate in blocks, so that a load of the machine meets both.
+    """
+    agent, bare, through = Agent("caller"), list[float](), list[float]()
+    parameters = StdioServerParameters(command=COMMAND[0], args=list(COMMAND[1:]))
+    async with Client(parameters, mode="legacy") as sdk:
+        await sdk.list_tools()
 
-    ours, theirs = memory_pair()
-    connection = agent.start_connection(theirs)
-    client = BareClient(ours)
-    info = {"name": "bench", "version": "1"}
-    await client.result(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info})
-    server = {"name": "bare0", "command": COMMAND[0], "args": list(COMMAND[1:]), "env": []}
-    session = (await client.result(2, "session/new", {"cwd": "/", "mcpServers": [server]}))["sessionId"]
-    await client.result(3, "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
-    await connection.close()
-    return median(times[WARM:])
+        @agent.prompt
+        async def prompt(turn: Turn) -> None:
+            for _ in range(WARM + count // BLOCK):
+                for _ in range(BLOCK):
+                    started = perf_counter()
+                    await sdk.call_tool("echo", {"text": "hello"})
+                    bare.append(perf_counter() - started)
+                for _ in range(BLOCK):
+                    started = perf_counter()
+                    await turn.tools.call("bare0", "echo", {"text": "hello"})
+                    through.append(perf_counter() - started)
+
+        ours, theirs = memory_pair()
+        connection = agent.start_connection(theirs)
+        client = BareClient(ours)
+        info = {"name": "bench", "version": "1"}
+        await client.result(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info})
+        server = {"name": "bare0", "command": COMMAND[0], "args": list(COMMAND[1:]), "env": []}
+        session = (await client.result(2, "session/new", {"cwd": "/", "mcpServers": [server]}))["sessionId"]
+        await client.result(3, "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]})
+        await connection.close()
+    return median(bare[WARM * BLOCK :]), median(through[WARM * BLOCK :])
 
 
 async def opening_time(delays: Sequence[float]) -> float:
@@ -103,9 +103,12 @@ async def opening_time(delays: Sequence[float]) -> float:
 
 async def main(work: dict[str, Any]) -> Figures:
     """Run the work and return its figures."""
-    bare, through = await bare_time(work["count"]), await agent_time(work["count"])
-    slowest = median([await opening_time(STARTS[-1:]) for _ in range(3)])
-    four = median([await opening_time(STARTS) for _ in range(3)])
+    bare, through = await call_times(work["count"])
+    alone, together = list[float](), list[float]()
+    for _ in range(3):
+        alone.append(await opening_time(STARTS[-1:]))
+        together.append(await opening_time(STARTS))
+    slowest, four = median(alone), median(together)
     return {
         "bare_us": bare * 1e6,
         "call_us": through * 1e6,

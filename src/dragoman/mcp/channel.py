@@ -29,7 +29,7 @@ _STOP_TIMEOUTS = StopTimeouts(eof=2.0, term=2.0)
 # A stream of HTTP events without an event for this long is no fault: calls have their own timeouts. Seconds.
 _HTTP_READ_TIMEOUT = 3600.0
 
-# Messages between the SDK and the pipes that need not be taken at once: a hand-over for each costs more than the rest.
+# Messages of a server that the SDK need not take at once: a hand-over for each costs more than the rest.
 _BUFFERED = 16
 
 Streams = AbstractAsyncContextManager[tuple[Any, Any]]
@@ -81,29 +81,38 @@ class ProcessChannel:
             importing.cancel()
             raise
         self.pid = transport.pid
-        tasks: list[asyncio.Task[None]] = []
+        reading: asyncio.Task[None] | None = None
         try:
             await importing
             import anyio
 
             received, read_stream = anyio.create_memory_object_stream[Any](_BUFFERED)
-            write_stream, sent = anyio.create_memory_object_stream[Any](_BUFFERED)
-            tasks = [
-                asyncio.create_task(self._read(transport, received)),
-                asyncio.create_task(self._write(transport, sent)),
-            ]
-            yield read_stream, write_stream
-            await asyncio.wait(tasks[1:], timeout=0)  # what was written last is on its way
+            reading = asyncio.create_task(self._read(transport, received))
+            yield read_stream, _Writer(self, transport)
         finally:
-            for task in tasks:
-                task.cancel()
+            if reading is not None:
+                reading.cancel()
             await asyncio.shield(asyncio.ensure_future(transport.close()))
 
     async def _read(self, transport: ProcessTransport, received: Any) -> None:
         from mcp.shared.message import SessionMessage
 
+        def take(frames: list[Frame]) -> bool:
+            """Take frames as they are read, if the SDK can have them all now; saves a hand-over."""
+            if received.statistics().current_buffer_used + len(frames) > _BUFFERED or self._flood > MAX_FLOOD:
+                return False
+            try:
+                for frame in frames:
+                    message = self._parse(frame)
+                    if message is not None:
+                        received.send_nowait(SessionMessage(message))
+            except Exception:  # the SDK closed its end; `send` below says so
+                return False
+            return True
+
         async with received:
             try:
+                transport.listen(take)
                 while True:
                     for frame in await transport.receive():
                         message = self._parse(frame)
@@ -116,18 +125,6 @@ class ProcessChannel:
                 self.failure = str(error).removeprefix(f"{transport.peer} ")
             except Exception as error:  # the SDK closed its end
                 self.failure = self.failure or f"{type(error).__name__}"
-
-    async def _write(self, transport: ProcessTransport, sent: Any) -> None:
-        async with sent:
-            async for message in sent:
-                try:
-                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                    transport.send(text.encode())
-                    if transport.congested():
-                        await transport.drain()
-                except ConnectionFailed as error:
-                    self.failure = self.failure or str(error)
-                    return
 
     def _parse(self, frame: Frame) -> Any:
         """Return the JSON-RPC message of a line; None if there is none, or too many notifications came."""
@@ -175,6 +172,40 @@ class ProcessChannel:
             return None
         error = types.ErrorData(code=types.INTERNAL_ERROR, message=text)
         return types.JSONRPCError(jsonrpc="2.0", id=excerpt.id, error=error)
+
+
+class _Writer:
+    """The stream to which the SDK writes: straight to the pipe, without a task between them."""
+
+    def __init__(self, channel: ProcessChannel, transport: ProcessTransport) -> None:
+        self._channel = channel
+        self._transport = transport
+        self._is_closed = False
+
+    async def send(self, message: Any) -> None:
+        """Write one message; raise what the SDK expects of a closed stream."""
+        import anyio
+
+        if self._is_closed:
+            raise anyio.ClosedResourceError
+        transport = self._transport
+        try:
+            transport.send(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
+            if transport.congested():
+                await transport.drain()
+        except ConnectionFailed as error:
+            self._channel.failure = self._channel.failure or str(error)
+            raise anyio.BrokenResourceError from error
+
+    async def aclose(self) -> None:
+        """Take no more messages."""
+        self._is_closed = True
+
+    async def __aenter__(self) -> _Writer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 class HttpChannel:
