@@ -15,7 +15,7 @@ from time import perf_counter
 
 from bench import chains, commands, recordings, registry, tui, web
 from bench.rows import Job
-from bench.setup import ROOT, Kind, Kinds, environment
+from bench.setup import ROOT, Kind, Kinds, environment, opencode
 
 DEADLINE = 180.0  # seconds; the slowest job takes about 10 on two busy cores
 TIMEOUT = 5.0  # seconds for a started agent to leave after its stdin is closed
@@ -123,9 +123,9 @@ def _web(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
             case "weight":
                 return web.weight()
             case "paint":
-                return web.paint(kinds.dragoman, max(1, count), folder)
+                return web.paint(kinds.dragoman, opencode(), max(1, count), folder)
             case "stream":
-                return web.stream(kinds.dragoman, count, folder)
+                return web.stream(kinds.dragoman, max(1, count), folder)
         return web.long_session(kind.client[0], kinds.dragoman, count, folder)
     except (ImportError, OSError, subprocess.SubprocessError) as error:
         raise Failed(str(error)) from error

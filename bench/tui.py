@@ -31,6 +31,8 @@ agent = Agent("streaming")
 @agent.prompt
 async def answer(turn):
     for number in range(int(turn.text) * 200):
+        if number % 1000 == 999:
+            await turn.think("What next?")  # one message would be longer than faces show at once
         await turn.say(f"word{number} **bold** and `code`, " + ("\\n\\n" if number % 20 == 19 else ""))
         if number % 10 == 9:
             await asyncio.sleep(0.05)

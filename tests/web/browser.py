@@ -132,6 +132,18 @@ class Person:
         )
         assert status == 200
 
+    def measure_work(self) -> Callable[[], float]:
+        """Return a function that tells how long the page has worked since now: CPU seconds of its main thread."""
+        client = self.context.new_cdp_session(self.page)
+        client.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def worked() -> float:
+            metrics = {each["name"]: each["value"] for each in client.send("Performance.getMetrics")["metrics"]}
+            return float(metrics["TaskDuration"])
+
+        before = worked()
+        return lambda: worked() - before
+
     @property
     def story(self) -> list[str]:
         """What the transcript shows, in order, without times: a page measures how long a call takes by itself."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from dragoman.store.contract import Draft
 from dragoman.store.sqlite.store import SqliteStore
-from tests.web.browser import IS_WHOLE, PHONE, MakePerson, Person, WebHost, needs_browser, rpc_session
+from tests.web.browser import PHONE, MakePerson, Person, WebHost, needs_browser, rpc_session
 
 pytestmark = needs_browser
 
@@ -136,6 +135,12 @@ async def write_messages(path: Path, count: int) -> None:
         await store.close()
 
 
+SCROLL = """async frames => { const log = document.querySelector('.log');
+    for (let at = 0; at < frames; at += 1) { log.scrollTop += 500; await new Promise(requestAnimationFrame); } }"""
+FRAMES = 120
+
+
+@pytest.mark.item("FA-18")
 def test_a_session_of_ten_thousand_messages_opens_at_its_end_and_scrolls(tmp_path: Path, person: MakePerson) -> None:
     with ThreadPoolExecutor() as pool:  # the browser's driver has the event loop of this thread
         pool.submit(asyncio.run, write_messages(tmp_path / "long.db", MESSAGES)).result()
@@ -145,28 +150,24 @@ def test_a_session_of_ten_thousand_messages_opens_at_its_end_and_scrolls(tmp_pat
         ann = person(host.token(owner, "admin", "--store", str(tmp_path / "long.db")), at=host)
         page = ann.page
         page.wait_for_selector(".page")
-        started = time.monotonic()
+        # What others do on this machine must not count, so the limits are for the work of the page itself; the bench
+        # has the times (web-long).
+        worked = ann.measure_work()
         page.evaluate("hash => { location.hash = hash }", f"#/s/{SESSION}")
         ann.see(f"Message {MESSAGES - 1}:")
-        opened = time.monotonic() - started
-        assert opened < (1.0 if IS_WHOLE else 10.0)  # the suite runs beside others
+        assert worked() < 1.0
         assert page.eval_on_selector_all(".item", "items => items.length") < 120
         # All the way up: everything is read, and few elements exist at any time.
-        for _ in range(200):
-            page.evaluate("() => { document.querySelector('.log').scrollTop = 0 }")
-            page.wait_for_timeout(60)
-            if page.evaluate("() => document.querySelector('.log').innerText.includes('Message 0:')"):
-                break
-        ann.see("Message 0:")
+        to_top = """() => { const log = document.querySelector('.log'); log.scrollTop = 0;
+            return log.innerText.includes('Message 0:'); }"""
+        page.wait_for_function(to_top, polling=50)
         assert page.eval_on_selector_all(".item", "items => items.length") < 120
-        frames = page.evaluate(
-            """async () => { const log = document.querySelector('.log'); const gaps = []; let last = performance.now();
-                for (let at = 0; at < 60; at += 1) { log.scrollTop += 700; await new Promise(requestAnimationFrame);
-                    const now = performance.now(); gaps.push(now - last); last = now; }
-                return gaps.sort((one, two) => one - two); }"""
-        )
-        assert frames[30] < (17.5 if IS_WHOLE else 100), frames
-        page.keyboard.press("G") if page.evaluate("() => (document.activeElement.blur(), true)") else None
+        page.evaluate(SCROLL, FRAMES)  # new code is slower
+        worked = ann.measure_work()
+        page.evaluate(SCROLL, FRAMES)
+        assert worked() / FRAMES < 1 / 60
+        page.evaluate("() => document.activeElement.blur()")
+        page.keyboard.press("G")
         ann.see(f"Message {MESSAGES - 1}:")
     finally:
         host.end()

@@ -86,7 +86,7 @@ export class SessionView {
   // --- what is shown -------------------------------------------------------------------------------------------------------
 
   #draw() {
-    this.list.setItems(this.session.transcript.items);
+    this.list.showItems(this.session.transcript.items);
     this.#showEmpty();
     if (!document.hidden) this.host.noteSeen(this.session.id, this.session.cursor);
   }

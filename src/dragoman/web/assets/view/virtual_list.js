@@ -15,6 +15,7 @@ export class VirtualList {
   #shown = []; // the items that have elements, in order
   #scheduled = false;
   #width = 0;
+  #ownTop = -1; // where the list itself has scrolled to
   sticksToEnd = true;
   onscroll = () => {};
 
@@ -39,6 +40,12 @@ export class VirtualList {
   setItems(items) {
     this.#items = items;
     this.schedule();
+  }
+
+  /** The same inside a frame: at once, because another frame would cost as much as the layout. */
+  showItems(items) {
+    this.#items = items;
+    this.#layout(this.sticksToEnd ? null : this.#anchor());
   }
 
   /** Note that items were put before the others: the screen stays where it is. */
@@ -94,7 +101,7 @@ export class VirtualList {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     this.sticksToEnd = scrollHeight - scrollTop - clientHeight < AT_END;
     this.onscroll();
-    this.schedule();
+    if (scrollTop !== this.#ownTop) this.schedule();
   }
 
   #onResize(entries) {
@@ -138,6 +145,7 @@ export class VirtualList {
     this.#showRange(items, heights, target - MARGIN, target + view + MARGIN);
     if (anchor) this.#restore(anchor);
     else if (this.sticksToEnd) this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.#ownTop = this.scroller.scrollTop;
   }
 
   #showRange(items, heights, low, high) {
@@ -156,8 +164,8 @@ export class VirtualList {
     let below = 0;
     for (let index = to; index < items.length; index += 1) below += heights[index];
     this.#place(items.slice(from, to));
-    this.top.style.height = `${above}px`;
-    this.bottom.style.height = `${below}px`;
+    setHeight(this.top, above);
+    setHeight(this.bottom, below);
   }
 
   #place(items) {
@@ -199,4 +207,10 @@ export class VirtualList {
     const moved = element.getBoundingClientRect().top - top - anchor.offset;
     if (Math.abs(moved) > 0.5) this.scroller.scrollTop += moved;
   }
+}
+
+// Setting a style to what it is already costs a layout.
+function setHeight(element, pixels) {
+  const height = `${pixels}px`;
+  if (element.style.height !== height) element.style.height = height;
 }
