@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -139,3 +142,46 @@ async def test_the_command_is_a_server_on_stdio_for_both_eras(tmp_path: Path, mo
     async with Client(server, mode=mode) as client:
         session = (await call(client, "open", cwd=str(tmp_path)))["session"]
         assert (await call(client, "prompt", session=session, text="/echo hi"))["text"] == "hi"
+
+
+@asynccontextmanager
+async def http_command(folder: Path) -> AsyncIterator[tuple[str, str]]:
+    """Run `dragoman mcp --http 0`; give the address and the token that it prints, and end it as a user does."""
+    env = {"XDG_CONFIG_HOME": str(folder), "XDG_STATE_HOME": str(folder), "XDG_DATA_HOME": str(folder)}
+    agent = [sys.executable, "-m", "dragoman", "agent", "everything"]
+    command = [sys.executable, "-m", "dragoman", "mcp", "--http", "0", "--", *agent]
+    process = await asyncio.create_subprocess_exec(*command, env=os.environ | env, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(60):
+            url = (await process.stderr.readline()).decode().strip()
+            header = (await process.stderr.readline()).decode().strip()
+        yield url, header.removeprefix("Authorization: Bearer ")
+    finally:
+        process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(60):
+            await process.stderr.read()
+            assert await process.wait() == 130
+
+
+@pytest.mark.item("BR-13")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_command_is_a_server_over_http_for_both_eras(tmp_path: Path, mode: str) -> None:
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with http_command(tmp_path) as (url, token), httpx2.AsyncClient(timeout=60) as http:
+        assert (await http.post(url, json={})).status_code == 401
+        assert (await http.post(url, json={}, headers={"Authorization": f"Bearer {token}x"})).status_code == 401
+        http.headers["Authorization"] = f"Bearer {token}"
+        assert (await http.post(url, json={}, headers={"Origin": "https://example.com"})).status_code == 403
+        async with Client(streamable_http_client(url, http_client=http), mode=mode) as client:
+            assert (client.protocol_version == "2026-07-28") == (mode == "auto")
+            session = (await call(client, "open", cwd=str(tmp_path)))["session"]
+            assert (await call(client, "prompt", session=session, text="/echo hi"))["text"] == "hi"
+            running = await call(client, "prompt", session=session, text="/slow 0.5", wait=0.05)
+            assert running["state"] == "running"
+        async with Client(streamable_http_client(url, http_client=http), mode=mode) as client:  # a host that returns
+            done = await call(client, "wait", sessions=[session], wait=30)
+            assert (done["state"], done["stopReason"]) == ("done", "end_turn")
