@@ -211,23 +211,74 @@ def test_a_lock_installs_the_same_bytes_elsewhere(user: User, monkeypatch: pytes
     assert "the lock says SHA-256" in user.err
 
 
-@pytest.mark.item("RG-16")
-def test_archives_of_a_folder_install_without_a_network(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    user.publish(binary_entry(user.site))
-    assert user.install("small") == 0
-    lock, folder = str(user.folder / "team.lock"), str(user.folder / "usb")
-    assert user.run("lock", lock, "--fetch", folder) == 0
-    set_environment(user.folder / "elsewhere", user.site, monkeypatch)
+@pytest.mark.item("RG-06", "RG-16", "RG-17")
+@needs_npm
+def test_a_folder_with_archives_tarballs_and_wheels_installs_the_same_bytes_without_a_network(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npm_package(user.site, "part", "1.1.0")
+    npm_package(user.site, "agent", "1.0.0", dependencies={"part": "^1.0.0"})
+    pypi_package(user.site, "small-agent", "0.3.0")
+    user.publish(
+        binary_entry(user.site),
+        entry("agent", "1.0.0", {"npx": {"package": "agent@1.0.0"}}),
+        entry("python-agent", "0.3.0", {"uvx": {"package": "small-agent==0.3.0"}}),
+    )
+    for id in ("small", "agent", "python-agent"):
+        assert user.install(id) == 0, user.err
+    folder = user.folder / "usb"
+    assert user.run("lock", str(user.folder / "team.lock"), "--fetch", str(folder)) == 0, user.err
+    assert len(list((folder / "downloads").iterdir())) == 3
+    assert [each.name for each in (folder / "wheels").iterdir()] == ["small_agent-0.3.0-py3-none-any.whl"]
+    [first] = (user.agents / "agent").iterdir()
+
+    set_environment(user.folder / "elsewhere", user.site, monkeypatch)  # another user, without caches
     before = len(user.site.requests)
-    words = ["install", "--lock", lock, "--offline", "--yes"]
-    assert user.run(*words, refresh=False) == 7
-    assert user.run(*words, "--from", folder, refresh=False) == 0, user.err
+    install = ["install", "--from", str(folder), "--offline", "--yes"]
+    assert user.run("install", "--lock", str(folder / "agents.lock"), "--offline", "--yes", refresh=False) == 7
+    assert user.run(*install, refresh=False) == 0, user.err
     assert len(user.site.requests) == before
-    [archive] = Path(folder, "downloads").iterdir()
-    archive.write_bytes(b"other bytes")
+    [second] = (user.agents / "agent").iterdir()
+    assert (second / "manifest.json").read_bytes() == (first / "manifest.json").read_bytes()
+    assert user.run("lock", str(folder / "agents.lock"), "--check", refresh=False) == 0, user.out
+    assert user.run("verify", "--offline", refresh=False) == 0, user.out + user.err
+    change_a_byte(second / "files" / "node_modules" / "part" / "agent.js")
+    change_a_byte(next((user.agents / "python-agent").glob("*/files/lib/*/site-packages/small_agent.py")))
+    assert user.run("verify", "--offline", refresh=False) == 1
+    assert "changed: node_modules/part/agent.js" in user.out
+    assert "site-packages/small_agent.py" in user.out
+
     set_environment(user.folder / "third", user.site, monkeypatch)
-    assert user.run(*words, "--from", folder, refresh=False) == 7  # it is not the archive that was locked
+    for path in [*(folder / "downloads").iterdir(), *(folder / "wheels").iterdir()]:
+        change_a_byte(path)
+    for name in ("small", "agent", "python-agent"):
+        assert user.run(*install, name, refresh=False) == 5, user.err
+        assert "the lock" in user.err
     assert user.listed() == []
+
+
+def change_a_byte(path: Path) -> None:
+    """Change the last byte of a file."""
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+@needs_npm
+def test_an_agent_that_was_downloaded_before_is_installed_without_npm(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    npm_package(user.site, "agent", "1.0.0", bin={"agent": "./agent.js", "other": "agent.js"})
+    user.publish(entry("agent", "1.0.0", {"npx": {"package": "agent@1.0.0"}}))
+    assert user.install("agent") == 0, user.err
+    lock = str(user.folder / "agents.lock")
+    assert user.run("lock", lock) == 0
+    [folder] = (user.agents / "agent").iterdir()
+    by_npm = (folder / "manifest.json").read_bytes()
+    assert b"node_modules/.bin/other" in by_npm
+    assert user.run("remove", "agent", "--yes") == 0
+    monkeypatch.setattr(npm, "fetch_packages", lambda *_: pytest.fail("npm was started"))
+    assert user.run("install", "--lock", lock, "--yes", "--offline") == 0, user.err
+    assert (folder / "manifest.json").read_bytes() == by_npm
 
 
 @needs_npm

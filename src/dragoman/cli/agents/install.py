@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
-import shutil
 import sys
 from typing import Any
 
@@ -41,7 +39,7 @@ examples:
   dragoman agents install kilo --with npx --allow-scripts @kilocode/cli
   dragoman agents install goose --dry-run
   dragoman agents install --lock agents.lock
-  dragoman agents install --lock agents.lock --from /media/usb --offline"""
+  dragoman agents install --from /media/usb --offline"""
 
 
 def run(name: str, arguments: list[str]) -> int:
@@ -57,20 +55,22 @@ def run(name: str, arguments: list[str]) -> int:
     parser.add_flag("--sandbox", "always start it in the sandbox")
     parser.add_flag("--dry-run", "only tell what would happen")
     parser.add_value("--lock", "FILE", "install the agents of this lock, with the same bytes")
-    parser.add_value("--from", "DIR", "take archives from this folder, which `lock --fetch` filled", dest="folder")
+    parser.add_value("--from", "DIR", "install from this folder, which `lock --fetch` filled", dest="folder")
     parser.add_flag("-y --yes", "do not ask")
     options = parser.read_options(arguments)
-    if not options.id and not options.lock:
-        parser.error("give the ID of an agent, or --lock FILE")
+    if not options.id and not options.lock and not options.folder:
+        parser.error("give the ID of an agent, --lock FILE or --from DIR")
     return run_reported(parser, options, lambda: _run(parser, options))
 
 
 def _run(parser: Parser, options: argparse.Namespace) -> int:
     registries = Registries(options)
-    installer = Installer(registries, yes=options.yes, quiet=options.json)
-    if options.folder:
-        _take_downloads(options.folder, os.path.join(registries.paths.cache, "downloads"))
-    if options.lock:
+    if options.folder and not os.path.isdir(options.folder):
+        raise RegistryFault(
+            "unknown", f"--from: there is no folder {options.folder}; fill it with: dragoman agents lock --fetch"
+        )
+    installer = Installer(registries, yes=options.yes, quiet=options.json, given=options.folder or "")
+    if options.lock or options.folder:
         from dragoman.cli.agents.lock import install_locked
 
         return install_locked(options, installer)
@@ -96,19 +96,6 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     result = installer.install(plan, name, command=f"dragoman agents install {options.id} --yes")
     print_result(options, result, name, installer.output)
     return 0
-
-
-def _take_downloads(folder: str, downloads: str) -> None:
-    """Copy the archives of a folder to our downloads; each is compared with its hash when it is used."""
-    source = os.path.join(folder, "downloads")
-    if not os.path.isdir(source):
-        raise RegistryFault(
-            "unknown", f"--from: there is no folder {source}; fill it with: dragoman agents lock --fetch"
-        )
-    os.makedirs(downloads, mode=0o700, exist_ok=True)
-    for name in os.listdir(source):
-        if re.fullmatch(r"[0-9a-f]{64}", name) and not os.path.exists(os.path.join(downloads, name)):
-            shutil.copyfile(os.path.join(source, name), os.path.join(downloads, name))
 
 
 def check_name_is_free(registries: Registries, name: str) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 from typing import Any
 
 import msgspec
 
 from dragoman.cli.agents.options import EXIT_CODES_HELP, RegistryParser, run_reported
 from dragoman.cli.registry.installer import Installer
+from dragoman.cli.registry.progress import StepProgress
 from dragoman.cli.registry.registries import Registries
 from dragoman.cli.ui.format import print_json, report
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.index.entry import BINARY, NPX, Binary, Entry, Package
 from dragoman.registry.install.lock import LockedAgent, edit_lock, load_lock, read_tree
-from dragoman.registry.install.npm import wanted_node
+from dragoman.registry.install.npm_lock import wanted_node
 from dragoman.registry.install.plan import Plan, Wishes
 from dragoman.registry.install.records import Installed
 from dragoman.registry.platforms import this_machine
@@ -29,9 +29,9 @@ HELP = f"""\
 Writes the exact files of your installed agents with their hashes, so that
 others get the same bytes: dragoman agents install --lock agents.lock. The lists
 of packages are in agents.lock.d; commit both. --check compares instead, and
-ends with 1 if something differs. --fetch also copies the archives of binary
-agents into a folder, which `install --lock FILE --from DIR` uses without a
-network; npm and PyPI agents come from the caches of npm and uv.
+ends with 1 if something differs. --fetch also fills a folder with the lock and
+every archive, tarball of npm and wheel of PyPI that it names for this platform:
+`dragoman agents install --from DIR --offline` installs them on another machine.
 
 {EXIT_CODES_HELP}
 
@@ -46,7 +46,7 @@ def run(name: str, arguments: list[str]) -> int:
     parser = RegistryParser(name, "[FILE] [OPTIONS]", "Lock the installed agents for a team.", HELP)
     parser.add_argument("file", nargs="?", default=DEFAULT_FILE, metavar="FILE", help=f"the lock ({DEFAULT_FILE})")
     parser.add_flag("--check", "compare the installed agents with the lock")
-    parser.add_value("--fetch", "DIR", "copy the archives into this folder", default="")
+    parser.add_value("--fetch", "DIR", "fill this folder with everything that an install needs", default="")
     options = parser.read_options(arguments)
     return run_reported(parser, options, lambda: _check(options) if options.check else _write(options))
 
@@ -65,22 +65,30 @@ def _write(options: argparse.Namespace) -> int:
     }
     gone: dict[str, LockedAgent | None] = {name: None for name in load_lock(path) if name not in entries}
     edit_lock(path, {**gone, **entries}, trees)
-    copied = _fetch(options.fetch, entries, registries) if options.fetch else []
-    lines = [f"{path}: {len(entries)} agents", *(f"copied {each}" for each in copied)]
+    copied = _fetch(options, entries, trees, registries) if options.fetch else []
+    lines = [f"{path}: {len(entries)} agents"]
+    if options.fetch:
+        lines.append(f"{options.fetch}: {len(copied)} files; dragoman agents install --from {options.fetch} --offline")
     return report(options, {"file": path, "agents": sorted(entries), "copied": copied}, lines)
 
 
-def _fetch(folder: str, entries: dict[str, LockedAgent], registries: Registries) -> list[str]:
-    """Copy what an install without a network needs: the archives of binary agents, by their hash."""
-    os.makedirs(os.path.join(folder, "downloads"), exist_ok=True)
-    copied = []
-    for entry in entries.values():
-        target = entry.targets.get(this_machine().platform)
-        source = os.path.join(registries.paths.cache, "downloads", target.sha256) if target is not None else ""
-        if source and os.path.exists(source):
-            shutil.copyfile(source, os.path.join(folder, "downloads", os.path.basename(source)))
-            copied.append(os.path.basename(source))
-    return copied
+def _fetch(
+    options: argparse.Namespace, entries: dict[str, LockedAgent], trees: dict[str, bytes], registries: Registries
+) -> list[str]:
+    """Fill a folder with the lock and the artifacts that it names."""
+    from dragoman.registry.install.mirror import fill
+
+    folder = os.path.abspath(options.fetch)
+    os.makedirs(folder, exist_ok=True)
+    lock = os.path.join(folder, DEFAULT_FILE)
+    edit_lock(lock, {**{name: None for name in load_lock(lock) if name not in entries}, **entries}, trees)
+    installer = Installer(registries, quiet=options.json)
+    copied: list[str] = []
+    with StepProgress(installer.output, quiet=options.json) as progress:
+        for name, entry in sorted(entries.items()):
+            plan = locked_plan(lock, name, entry, installer, Wishes(allow_scripts=entry.scripts))
+            copied += fill(plan, folder, installer.workshop(progress))
+    return list(dict.fromkeys(copied))
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -113,7 +121,7 @@ def difference_of(name: str, entry: LockedAgent, installed: Installed | None) ->
 
 def install_locked(options: argparse.Namespace, installer: Installer) -> int:
     """Install the agents of a lock, or the one that is named."""
-    path = os.path.abspath(options.lock)
+    path = os.path.abspath(options.lock or os.path.join(options.folder, DEFAULT_FILE))
     entries = load_lock(path)
     if options.id:
         if options.id not in entries:
@@ -126,8 +134,9 @@ def install_locked(options: argparse.Namespace, installer: Installer) -> int:
 
     for name, entry in sorted(entries.items()):
         check_name_is_free(installer.registries, name)
-        plan = locked_plan(path, name, entry, installer, options)
-        result = installer.install(plan, name, command=f"dragoman agents install --lock {options.lock} --yes")
+        wishes = Wishes(tries=not options.no_try, sandbox=options.sandbox, allow_scripts=entry.scripts)
+        plan = locked_plan(path, name, entry, installer, wishes)
+        result = installer.install(plan, name, command=f"dragoman agents install --lock {path} --yes")
         done.append(result_to_json(result, name))
         if not options.json:
             print_result(options, result, name, installer.output)
@@ -136,7 +145,7 @@ def install_locked(options: argparse.Namespace, installer: Installer) -> int:
     return 0
 
 
-def locked_plan(path: str, name: str, entry: LockedAgent, installer: Installer, options: argparse.Namespace) -> Plan:
+def locked_plan(path: str, name: str, entry: LockedAgent, installer: Installer, wishes: Wishes) -> Plan:
     """Return the plan that a lock fixes; nothing is asked of a registry or a package index."""
     registries = installer.registries
     tools = os.path.join(registries.paths.data, "tools")
@@ -149,7 +158,7 @@ def locked_plan(path: str, name: str, entry: LockedAgent, installer: Installer, 
         "cmd": entry.cmd,
         "source": entry.registry,
         "runs_scripts": entry.scripts,
-        "wishes": Wishes(tries=not options.no_try, sandbox=options.sandbox, allow_scripts=entry.scripts),
+        "wishes": wishes,
     }
     about = Entry(id=entry.id, name=entry.id, version=entry.version)
     if entry.kind == BINARY:

@@ -16,7 +16,7 @@ from dragoman.cli.ui.terminal import OutputStream
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.index.entry import BINARY, NPX
 from dragoman.registry.index.lookup import require_entry
-from dragoman.registry.install.npm import LOCK_FILE
+from dragoman.registry.install.npm_lock import LOCK_FILE
 from dragoman.registry.install.plan import Plan, Wishes
 from dragoman.registry.install.pypi import TREE_FILE
 from dragoman.registry.install.records import Installed, all_installed

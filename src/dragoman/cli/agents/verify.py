@@ -63,7 +63,7 @@ def _verify(options: argparse.Namespace) -> int:
         for name in options.names or installed:
             progress.report(f"verifying {name}")
             files = verify_files(name, installed[name], locked.get(name))
-            now = standing(installed[name], registries.catalog, snapshot.quarantine(), workshop)
+            now = standing(installed[name], lambda: registries.catalog, snapshot.quarantine(), workshop)
             notes = (*files.notes, *(note for note in (now.note, now.signature_note) if note))
             reports.append(files._replace(version=now.version, signature=now.signature, notes=notes))
     if options.json:

@@ -34,9 +34,9 @@ Line = tuple[str, str, str]  # label, text, style
 class Installer:
     """Installs agents for the user of one command."""
 
-    def __init__(self, registries: Registries, *, yes: bool = False, quiet: bool = False) -> None:
-        """`yes` answers every question; `quiet` shows no progress."""
-        self.registries, self._yes, self._quiet = registries, yes, quiet
+    def __init__(self, registries: Registries, *, yes: bool = False, quiet: bool = False, given: str = "") -> None:
+        """`yes` answers every question; `quiet` shows no progress; `given` is a folder with all artifacts."""
+        self.registries, self._yes, self._quiet, self._given = registries, yes, quiet, given
         self.output = OutputStream(sys.stderr)
 
     @property
@@ -48,8 +48,9 @@ class Installer:
         """Return what an install works with."""
         registries = self.registries
         return Workshop(
-            registries.paths, registries.section, registries.http, progress.report, progress.count, registries.ca
-        )
+            registries.paths, registries.section, registries.http, progress.report, progress.count,
+            registries.ca, self._given,
+        )  # fmt: skip
 
     def plan(self, found: Found, wishes: Wishes) -> Plan:
         """Resolve an entry; a missing tool is offered as a wheel."""

@@ -74,13 +74,17 @@ class _Release(msgspec.Struct):
 
 def fetch_archive(plan: Plan, workshop: Workshop) -> tuple[str, str, int]:
     """Download the archive, unless it is kept; return its path, SHA-256 and size. Raise RegistryFault if it differs."""
+    if given := workshop.find_given(plan.digest):
+        sha256 = _sha256(given)
+        if sha256 != plan.digest:
+            raise RegistryFault("hash", f"{given}: the lock says SHA-256 {plan.digest}, the file has {sha256}")
+        return given, sha256, os.path.getsize(given)
     os.makedirs(workshop.downloads, mode=0o700, exist_ok=True)
     name = plan.digest or f"first-{hashlib.sha256(plan.archive.encode()).hexdigest()}"
     kept = os.path.join(workshop.downloads, name)
     if plan.digest and os.path.exists(kept):
-        with open(kept, "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == plan.digest:
-                return kept, plan.digest, os.path.getsize(kept)
+        if _sha256(kept) == plan.digest:
+            return kept, plan.digest, os.path.getsize(kept)
         os.unlink(kept)
     part = f"{kept}.part"
     workshop.report(f"downloading {shown_address(plan.archive)}")
@@ -98,6 +102,11 @@ def fetch_archive(plan: Plan, workshop: Workshop) -> tuple[str, str, int]:
     final = os.path.join(workshop.downloads, sha256)
     os.replace(part, final)
     return final, sha256, size
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _voucher(by: str) -> str:

@@ -11,17 +11,18 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-import msgspec
-
 from dragoman.config.private_files import write_private
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.index.entry import Entry, Package
+from dragoman.registry.install.npm_lock import LOCK_FILE, needed_here, package_name, read_lock
 from dragoman.registry.install.plan import Plan, Wishes, Workshop
+from dragoman.registry.install.records import remove_tree
+from dragoman.registry.install.tarballs import unpack_kept
 from dragoman.registry.tools.find import Node, choose_node, find_nodes
 from dragoman.registry.tools.run import TIMEOUT, Access, Output, run_tool
 from dragoman.registry.versions import newest, sort_key
 
-LOCK_FILE = "package-lock.json"
+_MODULES, _HIDDEN_LOCK = "node_modules", ".package-lock.json"
 # Asking for one package takes seconds. Seconds.
 VIEW_TIMEOUT = 120.0
 _FLAGS = ("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--omit-lockfile-registry-resolved")
@@ -137,8 +138,8 @@ def resolve_npm(entry: Entry, package: Package, wishes: Wishes, workshop: Worksh
         workshop.report(f"resolving the packages of {package.name} {version}")
         npm.node = node
         tree = _lock(npm, package.name, version, folder)
-    rows = _read_lock(tree)
-    scripts = tuple(sorted({_package_name(path) for path, row in rows.items() if row.get("hasInstallScript")}))
+    rows = read_lock(tree)
+    scripts = tuple(sorted({package_name(path) for path, row in rows.items() if row.get("hasInstallScript")}))
     unknown = [name for name in wishes.allow_scripts if name not in scripts]
     if unknown:
         raise RegistryFault("scripts", f"no package called {', '.join(unknown)} has an install script")
@@ -206,7 +207,8 @@ def _age_in_days(time: Any) -> float | None:
         return None
 
 
-def _write_project(folder: str, name: str, version: str) -> None:
+def write_project(folder: str, name: str, version: str) -> None:
+    """Write the package.json that wants one exact version."""
     project = {"name": "agent", "version": "0.0.0", "private": True, "dependencies": {name: version}}
     with open(os.path.join(folder, "package.json"), "w", encoding="utf-8") as file:
         json.dump(project, file)
@@ -214,7 +216,7 @@ def _write_project(folder: str, name: str, version: str) -> None:
 
 def _lock(npm: Npm, name: str, version: str, folder: str) -> bytes:
     """Return the package-lock.json of one exact version."""
-    _write_project(folder, name, version)
+    write_project(folder, name, version)
     ended = npm.run(["install", "--package-lock-only", "--ignore-scripts"], folder)
     path = os.path.join(folder, LOCK_FILE)
     if ended.status or not os.path.exists(path):
@@ -223,43 +225,43 @@ def _lock(npm: Npm, name: str, version: str, folder: str) -> bytes:
         return file.read()
 
 
-def _read_lock(tree: bytes) -> dict[str, dict[str, Any]]:
-    """Return the packages of a lock by path; raise RegistryFault if one has no hash."""
-    try:
-        packages = msgspec.json.decode(tree, type=_Lock).packages
-    except msgspec.DecodeError as error:
-        raise RegistryFault("hash", f"the list of packages is not readable: {error}") from None
-    rows = {path: row for path, row in packages.items() if path}
-    for path, row in rows.items():
-        if not row.get("integrity") and not row.get("inBundle"):
-            raise RegistryFault("hash", f"npm has no hash for {_package_name(path)}; nothing was installed")
-    return rows
-
-
-def wanted_node(tree: bytes, package: str) -> str:
-    """Return the versions of node that a package of a lock wants."""
-    own = _read_lock(tree).get(f"node_modules/{package.rpartition('@')[0]}", {})
-    engines = own.get("engines")
-    return str(engines.get("node") or "*") if isinstance(engines, dict) else "*"
-
-
-class _Lock(msgspec.Struct):
-    packages: dict[str, dict[str, Any]]
-
-
-def _package_name(path: str) -> str:
-    return path.rpartition("node_modules/")[2]
-
-
 def install_npm(plan: Plan, workshop: Workshop, files: str) -> list[str]:
     """Install the packages of a plan into a folder; return the command relative to it, node first as "node"."""
     assert plan.node is not None
     name = plan.package.rpartition("@")[0]
-    npm = Npm(plan.node, workshop)
-    _write_project(files, name, plan.version)
+    write_project(files, name, plan.version)
     with open(os.path.join(files, LOCK_FILE), "wb") as file:
         file.write(plan.tree)
     workshop.report(f"installing {plan.packages} packages")
+    if not _unpack(plan, workshop, files):
+        fetch_packages(plan, workshop, files)
+    if plan.runs_scripts:
+        workshop.report(f"running the install scripts of {', '.join(plan.runs_scripts)}")
+        words = ["rebuild", "--foreground-scripts", *plan.runs_scripts]
+        ended = Npm(plan.node, workshop).run(words, files, uses_config=False, timeout=TIMEOUT)
+        if ended.status:
+            raise RegistryFault("scripts", f"the install script failed; nothing was kept:\n{ended.tail}")
+    return _command(plan, files, name)
+
+
+def _unpack(plan: Plan, workshop: Workshop, files: str) -> bool:
+    """Unpack packages that were downloaded before; return whether that was possible."""
+    needed = needed_here(read_lock(plan.tree), plan.package.rpartition("@")[0])
+    if needed is None:
+        return False
+    try:
+        return unpack_kept(needed, files, workshop)
+    except RegistryFault as fault:
+        if fault.why != "archive" or workshop.given:
+            raise
+        remove_tree(os.path.join(files, _MODULES))  # npm has rules of its own, and takes packages that ours refuse
+        return False
+
+
+def fetch_packages(plan: Plan, workshop: Workshop, files: str) -> None:
+    """Let npm download and install the packages of a plan into a folder that has its lock."""
+    assert plan.node is not None
+    npm = Npm(plan.node, workshop)
     ended = npm.run(["ci", "--ignore-scripts"], files, timeout=TIMEOUT)
     if ended.status and "EUSAGE" in ended.stderr:
         # Optional packages for other platforms that the registry does not have cannot be locked, and `npm ci` minds.
@@ -269,29 +271,25 @@ def install_npm(plan: Plan, workshop: Workshop, files: str) -> list[str]:
     if ended.status:
         why = "hash" if "EINTEGRITY" in ended.stderr else "disk" if "ENOSPC" in ended.stderr else "network"
         raise RegistryFault(why, f"npm ci of {plan.package} failed; nothing was kept:\n{ended.tail}")
-    if plan.runs_scripts:
-        workshop.report(f"running the install scripts of {', '.join(plan.runs_scripts)}")
-        words = ["rebuild", "--foreground-scripts", *plan.runs_scripts]
-        ended = npm.run(words, files, uses_config=False, timeout=TIMEOUT)
-        if ended.status:
-            raise RegistryFault("scripts", f"the install script failed; nothing was kept:\n{ended.tail}")
-    return _command(plan, files, name)
+    hidden = os.path.join(files, _MODULES, _HIDDEN_LOCK)  # only npm's own record: the same files, however they came
+    if os.path.exists(hidden):
+        os.unlink(hidden)
 
 
 def _check_installed(files: str, plan: Plan) -> None:
     """Check that npm installed nothing but what the lock has; raise RegistryFault."""
-    locked = _read_lock(plan.tree)
-    with open(os.path.join(files, "node_modules", ".package-lock.json"), "rb") as file:
-        installed = _read_lock(file.read())
+    locked = read_lock(plan.tree)
+    with open(os.path.join(files, _MODULES, _HIDDEN_LOCK), "rb") as file:
+        installed = read_lock(file.read())
     for path, row in installed.items():
         if row.get("integrity") != locked.get(path, {}).get("integrity"):
-            raise RegistryFault("hash", f"npm installed {_package_name(path)} with another hash than its lock")
+            raise RegistryFault("hash", f"npm installed {package_name(path)} with another hash than its lock")
     with open(os.path.join(files, LOCK_FILE), "wb") as lock:
         lock.write(plan.tree)
 
 
 def _command(plan: Plan, files: str, name: str) -> list[str]:
-    folder = os.path.join(files, "node_modules", *name.split("/"))
+    folder = os.path.join(files, _MODULES, *name.split("/"))
     try:
         with open(os.path.join(folder, "package.json"), "rb") as file:
             project = json.load(file)

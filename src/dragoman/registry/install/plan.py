@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -12,6 +13,9 @@ from dragoman.config.registry_section import RegistrySection
 from dragoman.registry.fetch.http import Http
 from dragoman.registry.index.entry import Entry
 from dragoman.registry.tools.find import Node, Program
+
+# What a folder of `lock --fetch` has: archives and tarballs by their hash, wheels by their name.
+DOWNLOADS, WHEELS = "downloads", "wheels"
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +39,7 @@ class Workshop(NamedTuple):
     report: Callable[[str], None]  # the step that begins
     progress: Callable[[int, int | None], None]
     ca: str = ""
+    given: str = ""  # a folder that `lock --fetch` filled; packages and archives come from it alone
 
     @property
     def tools(self) -> str:
@@ -45,6 +50,16 @@ class Workshop(NamedTuple):
     def downloads(self) -> str:
         """The folder of downloads, by their SHA-256."""
         return f"{self.paths.cache}/downloads"
+
+    @property
+    def given_wheels(self) -> str:
+        """The wheels of the given folder."""
+        return os.path.join(self.given, WHEELS) if self.given else ""
+
+    def find_given(self, name: str) -> str:
+        """Return a file of the given folder by its hash; "" if there is none."""
+        path = os.path.join(self.given, DOWNLOADS, name) if self.given else ""
+        return path if path and os.path.exists(path) else ""
 
     @property
     def is_offline(self) -> bool:

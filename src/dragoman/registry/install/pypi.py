@@ -20,7 +20,7 @@ from dragoman.registry.tools.run import TIMEOUT, Access, Output, run_tool
 TREE_FILE = "requirements.txt"
 # Hundreds of packages with their metadata, over a slow network. Seconds.
 RESOLVE_TIMEOUT = 600.0
-_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+)", re.M)
+PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+)", re.M)
 _WRONG_PYTHON = re.compile(r"requires Python|Requires-Python|does not satisfy Python|Python version", re.I)
 
 _TOOL_HELP = (
@@ -39,8 +39,8 @@ def resolve_pypi(entry: Entry, package: Package, wishes: Wishes, workshop: Works
     spec = f"{package.name}{extras}" + ("" if version == "latest" else f"=={version}")
     workshop.report(f"resolving the packages of {spec}")
     python, text = _resolve(uv, pythons, spec, package, wishes, workshop)
-    pins = {_normal(name): pinned for name, pinned in _PIN.findall(text)}
-    found = pins.get(_normal(package.name), "")
+    pins = {normal_name(name): pinned for name, pinned in PIN.findall(text)}
+    found = pins.get(normal_name(package.name), "")
     if version != "latest" and found != version:
         raise RegistryFault("version", f"uv resolved {package.name} {found} instead of {version}")
     tree = text.encode()
@@ -145,11 +145,15 @@ def install_pypi(plan: Plan, workshop: Workshop, files: str) -> list[str]:
     with open(os.path.join(files, TREE_FILE), "wb") as file:
         file.write(plan.tree)
     workshop.report(f"installing {plan.packages} packages")
+    source = []
+    if wheels := os.path.abspath(workshop.given_wheels) if workshop.given else "":
+        _check_wheels(plan, wheels)
+        read, source = [*read, wheels], ["--no-index", "--find-links", wheels]
     python = os.path.join(files, "bin", "python")
     steps = [
         ["venv", "--relocatable", "--allow-existing", "--python", plan.python.path, files, "-q"],
         ["pip", "install", "--require-hashes", *_only_wheels(plan.wishes), "--compile-bytecode", "-q", "-r", TREE_FILE,
-         "--python", python],
+         "--python", python, *source],
     ]  # fmt: skip
     for words in steps:
         ended = _run_uv(plan.uv, words, files, workshop, read=read, timeout=TIMEOUT)
@@ -163,6 +167,21 @@ def install_pypi(plan: Plan, workshop: Workshop, files: str) -> list[str]:
     return [os.path.join("bin", "python"), script]
 
 
+def _check_wheels(plan: Plan, folder: str) -> None:
+    """Compare the wheels of a folder that the plan needs with its hashes; raise RegistryFault."""
+    text = plan.tree.decode()
+    pins = {(normal_name(name), version) for name, version in PIN.findall(text)}
+    for file in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        name, version = [*file.split("-"), "", ""][:2]
+        if (normal_name(name), version) not in pins:
+            continue
+        path = os.path.join(folder, file)
+        with open(path, "rb") as wheel:
+            found = hashlib.file_digest(wheel, "sha256").hexdigest()
+        if f"--hash=sha256:{found}" not in text:
+            raise RegistryFault("hash", f"{path}: its SHA-256 is {found}, which the lock does not have")
+
+
 def _script(plan: Plan, files: str) -> str:
     """Return the name of the command: `cmd`, that of the package, or the only one."""
     if plan.cmd:
@@ -171,18 +190,19 @@ def _script(plan: Plan, files: str) -> str:
     pattern = os.path.join(glob.escape(files), "lib", "python*", "site-packages", "*.dist-info", "entry_points.txt")
     for path in glob.glob(pattern):
         folder = os.path.basename(os.path.dirname(path)).removesuffix(".dist-info")
-        if _normal(folder.rpartition("-")[0]) != _normal(name):
+        if normal_name(folder.rpartition("-")[0]) != normal_name(name):
             continue
         parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
         parser.optionxform = str  # type: ignore[assignment]
         with open(path, encoding="utf-8") as file:
             parser.read_file(file)
         scripts = list(parser["console_scripts"]) if parser.has_section("console_scripts") else []
-        same = [script for script in scripts if _normal(script) == _normal(name)]
+        same = [script for script in scripts if normal_name(script) == normal_name(name)]
         if same or len(scripts) == 1:
             return (same or scripts)[0]
     return name
 
 
-def _normal(name: str) -> str:
+def normal_name(name: str) -> str:
+    """Return the name of a project as PyPI compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()

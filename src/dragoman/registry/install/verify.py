@@ -21,7 +21,7 @@ from dragoman.registry.install.plan import Workshop
 from dragoman.registry.install.records import FILES, MANIFEST_FILE, MAX_MANIFEST, Installed
 from dragoman.registry.install.signatures import INVALID, NOT_OFFERED, npm_signature, pypi_publisher
 from dragoman.registry.tools.find import find_nodes
-from dragoman.registry.tools.wheels import DEFAULT_INDEX, MAX_PAGE, parse_links
+from dragoman.registry.tools.wheels import MAX_PAGE, package_index, parse_links
 
 OK, CHANGED, UNKNOWN = "ok", "changed", "unknown"
 WITHDRAWN, DEPRECATED, QUARANTINED = "withdrawn", "deprecated", "quarantined"
@@ -72,8 +72,13 @@ class Standing(NamedTuple):
     signature_note: str = ""
 
 
-def standing(installed: Installed, catalog: Catalog, quarantine: Mapping[str, str], workshop: Workshop) -> Standing:
-    """Return whether the version was withdrawn, deprecated or quarantined, and whether its signature is valid."""
+def standing(
+    installed: Installed, catalog: Callable[[], Catalog], quarantine: Mapping[str, str], workshop: Workshop
+) -> Standing:
+    """Return whether the version was withdrawn, deprecated or quarantined, and whether its signature is valid.
+
+    The indexes are asked for only where they decide, so that files are compared also where there are none.
+    """
     record = installed.record
     if workshop.is_offline:
         found = Standing(UNKNOWN, "offline")
@@ -87,10 +92,10 @@ def standing(installed: Installed, catalog: Catalog, quarantine: Mapping[str, st
     return found
 
 
-def _ask(installed: Installed, catalog: Catalog, workshop: Workshop) -> Standing:
+def _ask(installed: Installed, catalog: Callable[[], Catalog], workshop: Workshop) -> Standing:
     record = installed.record
     if record.kind == BINARY:
-        gone = catalog.find(record.id) is None
+        gone = catalog().find(record.id) is None
         return Standing(WITHDRAWN, "no registry has it any more") if gone else Standing(OK, "", NOT_OFFERED)
     if record.kind == NPX:
         return _npm_standing(record.package, record.integrity, workshop)
@@ -123,8 +128,7 @@ def _npm_standing(package: str, integrity: str, workshop: Workshop) -> Standing:
 def _pypi_standing(package: str, workshop: Workshop) -> Standing:
     name, _, version = package.partition("==")
     name = name.partition("[")[0]
-    index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("PIP_INDEX_URL") or DEFAULT_INDEX
-    page = f"{index.rstrip('/')}/{name}/"
+    page = f"{package_index()}/{name}/"
     answer = workshop.http.get(page, limit=MAX_PAGE)
     body = answer.body or b""
     mark = f"-{version}-"

@@ -49,10 +49,14 @@ class Wheel(NamedTuple):
     sha256: str
 
 
+def package_index(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the address of the index of packages that uv and pip use here."""
+    return (environ.get("UV_DEFAULT_INDEX") or environ.get("PIP_INDEX_URL") or DEFAULT_INDEX).rstrip("/")
+
+
 def find_wheel(http: Http, tool: ToolWheel, environ: Mapping[str, str] = os.environ) -> Wheel:
     """Return the newest wheel of a tool that runs here; raise RegistryFault."""
-    index = environ.get("UV_DEFAULT_INDEX") or environ.get("PIP_INDEX_URL") or DEFAULT_INDEX
-    page = f"{index.rstrip('/')}/{tool.project}/"
+    page = f"{package_index(environ)}/{tool.project}/"
     answer = http.get(page, limit=MAX_PAGE, accept=f"{_JSON}, text/html;q=0.5")
     wheels = []
     for name, url, sha256 in parse_links(answer.body or b"", page):

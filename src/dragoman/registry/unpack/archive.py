@@ -25,7 +25,7 @@ _EXECUTABLES = (
 
 # A header of a tar archive with long names or extended attributes is far smaller; tarfile reads it in one piece. Bytes.
 MAX_HEADER = 4 * 1024 * 1024
-_DAMAGE = (
+DAMAGE = (
     tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error, ValueError, OverflowError,
     NotImplementedError,
 )  # fmt: skip
@@ -61,7 +61,7 @@ def unpack(path: str, folder: str, cmd: str) -> None:
             else:
                 raise RegistryFault("archive", "the download is no archive and no program; nothing was kept")
             writer.finish()
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise RegistryFault("archive", f"the archive is damaged: {error}; nothing was kept") from None
         except OSError as error:
             if error.errno is not None:  # the disk; bzip2 reports damage as an OSError without a number
@@ -81,7 +81,7 @@ def _require_command(folder: str, cmd: str) -> None:
 
 
 def _unpack_tar(stream: Readable, writer: TreeWriter) -> None:
-    bounded = _BoundedStream(stream, writer)
+    bounded = BoundedStream(stream, writer)
     with tarfile.open(fileobj=bounded, mode="r|", errorlevel=2) as tar:  # type: ignore[call-overload]
         for member in tar:
             name = member.name
@@ -105,7 +105,7 @@ def _unpack_tar(stream: Readable, writer: TreeWriter) -> None:
                 raise refuse(name, "it is a device, a pipe or of an unknown kind")
 
 
-class _BoundedStream:
+class BoundedStream:
     """The decompressed bytes of a tar archive: headers count like content, and no header may be huge."""
 
     def __init__(self, stream: Readable, writer: TreeWriter) -> None:
