@@ -123,7 +123,7 @@ check-faults: $(VENV)/.dev ## every seeded fault against every requirement: only
 conformance: $(VENV)/.dev ## check our agents, translate and attach: all MUST pass (minutes); ONLY="attach translate-draft"
 	$(BIN)/python -m tests.conformance.products $(ONLY)
 
-bench: $(VENV)/.run ## speed next to the official SDKs, as a table with ratios
+bench: $(VENV)/.dev ## speed next to the official SDKs, as a table with ratios
 	$(BIN)/python -m bench.run
 
 soak: $(VENV)/.dev ## a host with 200 sessions and 1,000 clients for MINUTES=30: memory and descriptors must stay level

@@ -24,6 +24,10 @@ def test_a_host_that_is_killed_and_started_again_loses_and_doubles_nothing(tmp_p
         ann.see("chunk 00039")
         ann.idle()
         before = ann.page.inner_text(".item >> nth=-1")
+        ann.say("/run echo kept by the log")
+        ann.answer_question("y")
+        ann.see("ended with exit code 0")
+        ann.idle()
         ann.say("/slow 30")
         ann.page.wait_for_selector("button.stop", state="visible")
         host.kill()
@@ -34,15 +38,18 @@ def test_a_host_that_is_killed_and_started_again_loses_and_doubles_nothing(tmp_p
         ann.page.wait_for_selector(".banner:has-text('Connected again')")
         ann.see("The turn failed: this turn was not finished: the host stopped")
         ann.page.click("button.send")
-        ann.see("written without a connection")
+        ann.page.wait_for_selector(".answer:has-text('written without a connection')")
         ann.idle()
         story = ann.story
         assert story[1] == " ".join(before.split())
-        assert sum(line.startswith("ann ") for line in story) == 3
+        assert sum(line.startswith("ann ") for line in story) == 4
         ann.page.reload()
         ann.page.wait_for_selector(".log:not([hidden])")
         ann.see("written without a connection")
         assert ann.story == story
+        # What a command wrote is still there, although the host that ran it is gone.
+        ann.page.click(".tool > summary:has-text('kept by the log')")
+        ann.page.wait_for_selector(".term:has-text('kept by the log')")
         # A host that stops says so, and the page is the same when it is back.
         assert host.end() == 0
         ann.page.wait_for_selector(".banner:has-text('The host was stopped')")

@@ -116,7 +116,9 @@ async def test_a_client_without_the_terminal_is_shown_its_output_as_text(tmp_pat
         assert last_content(late) == OUTPUT
 
 
-async def test_after_a_restart_of_the_host_history_has_no_ids_of_terminals_that_are_gone(tmp_path: Path) -> None:
+async def test_after_a_restart_of_the_host_history_has_the_output_and_no_ids_of_terminals_that_are_gone(
+    tmp_path: Path,
+) -> None:
     kept: Any = {"store": MemoryStore(), "session_roles": MemorySessionRoles(), "make_guard": free_guard}
     async with running_host(showing, **kept) as hosted:
         raw, session = await join(hosted, tmp_path)
@@ -125,6 +127,9 @@ async def test_after_a_restart_of_the_host_history_has_no_ids_of_terminals_that_
         late, _ = await join(hosted, tmp_path, session)
         assert last_content(late) == [{"type": "content", "content": {"type": "text", "text": OUTPUT_GONE}}]
         assert "terminalId" not in str(late.received)
+        # A client that shows outputs of terminals itself gets it from the log.
+        showing_client, _ = await join(hosted, tmp_path, session, _meta={"dragoman": {"host": {"terminals": True}}})
+        assert [params["output"] for params in showing_client.params_of("_dragoman/terminal")] == ["out\n"]
 
 
 async def test_the_owner_of_a_terminal_sees_it_under_its_own_id(tmp_path: Path) -> None:

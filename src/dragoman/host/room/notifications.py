@@ -104,7 +104,9 @@ def live_notifications(session: str, entry: RawEntry) -> list[Notification]:
 
 
 def replay_notifications(session: str, entry: RawEntry) -> list[Notification]:
-    """Return what a new member is sent for an old entry: messages of everybody, and failed turns."""
+    """Return what a new member is sent for an old entry: messages of everybody, outputs of commands, failed turns."""
+    if entry.kind == EntryKind.TERMINAL:
+        return _render_output(session, entry)
     is_failure = entry.kind == EntryKind.TURN_ENDED and b'"error"' in bytes(entry.body)
     if entry.kind not in (EntryKind.UPDATE, EntryKind.PROMPT, EntryKind.TURN_ENDED):
         return []
@@ -198,6 +200,17 @@ def _render_member(session: str, entry: RawEntry) -> list[Notification]:
         return []
     notice = Notice(severity=NoticeSeverity.WARNING, title=title, description=text)
     return [Notification(UPDATE, seq=entry.seq, raw=encode(notice), decoded_update=notice)]
+
+
+def _render_output(session: str, entry: RawEntry) -> list[Notification]:
+    """Tell a new member the output of a command; the others were told when it was logged."""
+    if b'"output"' not in bytes(entry.body):
+        return []
+    body = entry.value if isinstance(entry.value, dict) else {}
+    params = {"sessionId": session, "terminalId": body.get("terminal_id"), "output": body.get("output")}
+    if not all(isinstance(value, str) for value in params.values()):  # an imported log has what others wrote
+        return []
+    return [Notification("_dragoman/terminal", seq=entry.seq, params=params, topic=TERMINALS)]
 
 
 def _turn_notification(session: str, entry: RawEntry, body: dict[str, Any]) -> Notification:

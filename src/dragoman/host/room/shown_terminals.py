@@ -12,6 +12,7 @@ from dragoman.roles.client.workspace import MAX_SHOWN_TERMINALS
 from dragoman.schema.content import TextContent
 from dragoman.schema.toolcall import TerminalEmbed, ToolCallBlock
 from dragoman.schema.update import ToolCallProgress, UpdateParams
+from dragoman.store.contract import EntryKind
 from dragoman.workspace.terminals import is_own_id
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from dragoman.host.room.room import Room
     from dragoman.workspace.terminal import Terminal
 
-# The end of a command's output that members are sent (characters). It is not logged: it may be long and belongs to the
-# tool call that shows it.
+# The end of a command's output that members are sent, and that the log has (characters).
 MAX_OUTPUT = 32_000
 
 
@@ -42,7 +42,8 @@ class ShownTerminals:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._client_terminals: dict[str, ClientTerminal] = {}
-        self._sent_lengths: dict[str, int] = {}  # characters of a command's output that members were sent
+        # Characters of a command's output that members were sent, and whether they were told its end.
+        self._sent: dict[str, tuple[int, bool]] = {}
         self.find_host_terminal: Callable[[str], Terminal | None] = lambda _: None
 
     def add(self, id: str, terminal: ClientTerminal) -> None:
@@ -88,18 +89,27 @@ class ShownTerminals:
         terminal = self.find_host_terminal(id)
         return None if terminal is None else terminal.output().text
 
-    def broadcast_output(self, id: str) -> None:
-        """Send the output of a command, once, to all but its owner: as text in the tool calls that show it."""
-        text = self.output(id)
-        if not text or self._sent_lengths.get(id) == len(text):
+    def broadcast_output(self, id: str, end: dict[str, Any] | None = None) -> None:
+        """Log the output of a command, once, and send it to all but its owner: as text in the tool calls that show it.
+
+        `end` has its exitCode or signal, once they are known.
+        """
+        text = self.output(id) or ""
+        length, is_ended = self._sent.get(id, (0, False))
+        if length == len(text) and (is_ended or end is None):
             return
-        self._sent_lengths[id] = len(text)
+        self._sent[id] = len(text), is_ended or end is not None
+        if length != len(text) or not text:
+            logged = {"method": "terminal/output", "terminal_id": id, "output": text[-MAX_OUTPUT:]}
+            self._room.log.append(EntryKind.TERMINAL, logged)
         known, session = self._client_terminals.get(id), self._room.agent.session
         owner = known.owner if known is not None else ""
-        params = {"sessionId": self._room.id, "terminalId": id, "output": text[-MAX_OUTPUT:]}
+        params = {"sessionId": self._room.id, "terminalId": id, "output": text[-MAX_OUTPUT:], **(end or {})}
         self._room.members.broadcast(
             Notification("_dragoman/terminal", params=params, topic=TERMINALS, except_client=owner)
         )
+        if not text:
+            return
         calls = list(session.tool_calls.values()) if session is not None else []
         for call in calls:
             if not any(isinstance(block, TerminalEmbed) and block.terminal_id == id for block in call.content):
@@ -114,7 +124,7 @@ class ShownTerminals:
 
     def forget_sent(self, id: str) -> None:
         """Forget what was sent of a terminal that is released."""
-        self._sent_lengths.pop(id, None)
+        self._sent.pop(id, None)
 
 
 def shows_terminal(update: Any) -> bool:

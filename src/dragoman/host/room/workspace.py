@@ -17,6 +17,7 @@ from dragoman.host.room.notifications import PRESENCE, Notification
 from dragoman.host.room.shown_terminals import ClientTerminal, ShownTerminals
 from dragoman.roles.client.forwarded_files import COORDINATED_METHODS, ForwardedFiles
 from dragoman.roles.client.tree_members import turn_activity
+from dragoman.schema.base import to_json
 from dragoman.schema.methods import METHODS, methods_that
 from dragoman.schema.side import Side
 
@@ -161,21 +162,26 @@ class _WorkspaceCalls:
         """Wait for a command or release it. Members are sent its output before the agent gets the answer."""
         id = call.id("terminalId")
         if call.method in _RELEASE_METHODS:
-            await self._broadcast_output(owner, id)
+            await self._broadcast_output(owner, id, is_last=True)
             self._room.workspace.terminals.forget_sent(id)
         results: list[tuple[Any, ProtocolError | None]] = []
         work = self._perform(owner, call, lambda *result: results.append(result))
         if work is not None:
             await work
         if call.method not in _RELEASE_METHODS:
-            await self._broadcast_output(owner, id)
+            await self._broadcast_output(owner, id, end=_exit_members(*results[0]) if results else None)
         for result, error in results:
             done(result, error)
 
-    async def _broadcast_output(self, owner: Member | None, id: str) -> None:
-        """Send the output of a command to all but its owner, after the tool call that shows it."""
+    async def _broadcast_output(
+        self, owner: Member | None, id: str, *, is_last: bool = False, end: dict[str, Any] | None = None
+    ) -> None:
+        """Log the output of a command, and send it to all but its owner, after the tool call that shows it.
+
+        An owner who is alone in the session is asked for it only once: when nobody can be asked any more.
+        """
         members, terminals = self._room.members, self._room.workspace.terminals
-        if all(owner is not None and each.client.id == owner.client.id for each in members.values()):
+        if owner is not None and not is_last and all(each.client.id == owner.client.id for each in members.values()):
             return
         await self._room.log.flush()
         if owner is not None:
@@ -186,7 +192,7 @@ class _WorkspaceCalls:
                 response = await owner.client.connection.request_raw("terminal/output", params, timeout=CLIENT_TIMEOUT)
                 output = str(response.get("output", "")) if isinstance(response, dict) else ""
                 terminals.add(id, ClientTerminal(owner.client.id, client_id, output))
-        terminals.broadcast_output(id)
+        terminals.broadcast_output(id, end)
 
     async def _forward_to(self, provider: Member, call: _Call, done: DoneCallback) -> None:
         method = call.method
@@ -273,3 +279,11 @@ def _owner_left_error(method: str, owner: Member) -> ProtocolError:
     return ProtocolError(
         Kind.RESOURCE_NOT_FOUND, f"the client that {what} has left the session ({user}); start it again"
     )
+
+
+def _exit_members(result: Any, error: ProtocolError | None) -> dict[str, Any] | None:
+    """Return exitCode and signal of the result of a wait; None if it failed."""
+    members = to_json(result) if error is None else None
+    if not isinstance(members, dict):
+        return None
+    return {name: members[name] for name in ("exitCode", "signal") if members.get(name) is not None}

@@ -182,6 +182,7 @@ export const T = {
   outputOf: (command) => (command ? `Output of ${command}` : "Output"),
   outputGone: "The output of this command is no longer available.",
   noOutputYet: "No output yet.",
+  noOutput: "This command wrote nothing.",
   linesBefore: (count) => `${plural(count, "line", "lines")} before`,
   cutCharacters: (count) => ` … ${plural(count, "character", "characters")} cut`,
   noDetails: "The agent told nothing more about it.",

@@ -321,13 +321,13 @@ export class LiveSession extends Emitter {
     this.host.rpc.notify("_dragoman/presence", { sessionId: this.id, state });
   }
 
-  /** The output of a terminal that the host still has; "" if it has none. */
+  /** The output of a terminal that the host still has; null if it has none. */
   async fetchTerminal(terminalId) {
     try {
       const path = `${sessionPath(this.id)}/terminals/${encodeURIComponent(terminalId)}`;
       return (await api("GET", path)).output;
     } catch {
-      return "";
+      return null;
     }
   }
 
@@ -366,7 +366,10 @@ const LIVE = {
     session.applyLive("agent_exited", params, params.seq);
   },
   "_dragoman/terminal"(session, params) {
-    session.transcript.terminal(params.terminalId).output = params.output;
+    const terminal = session.transcript.terminal(params.terminalId);
+    terminal.output = params.output;
+    terminal.isKnown = true;
+    if (params.exitCode !== undefined || params.signal) terminal.exit = { code: params.exitCode, signal: params.signal };
     session.transcript.touchTerminal(params.terminalId);
   },
   "_dragoman/presence"(session, params) {

@@ -161,6 +161,7 @@ const APPLY = {
     if (body.command) terminal.command = [body.command, ...(body.args || [])].join(" ");
     if (body.exit_code !== undefined || body.signal) terminal.exit = { code: body.exit_code, signal: body.signal };
     if (body.method === "terminal/release") terminal.released = true;
+    if (body.output !== undefined) Object.assign(terminal, { output: body.output, isKnown: true });
     transcript.touchTerminal(id);
   },
   turn_started(transcript, body, entry) {

@@ -194,13 +194,13 @@ function terminalPart(id, session) {
   const box = h("div");
   const draw = () => {
     if (terminal.output) fill(box, output(terminal.output, terminal.command));
-    else fill(box, h("p.dim.pad", null, terminal.exit || terminal.released ? T.outputGone : T.noOutputYet));
+    else fill(box, h("p.dim.pad", null, !terminal.exit && !terminal.released ? T.noOutputYet : terminal.isKnown ? T.noOutput : T.outputGone));
   };
   draw();
-  if (!terminal.output) {
+  if (!terminal.output && !terminal.isKnown) {
     session.fetchTerminal(id).then((text) => {
-      if (!text || terminal.output) return;
-      terminal.output = text;
+      if (text === null || terminal.output) return;
+      Object.assign(terminal, { output: text, isKnown: true });
       draw();
     });
   }
