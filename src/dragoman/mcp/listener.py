@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppres
 from typing import Any
 from urllib.parse import urlsplit
 
+from dragoman.errors import StartFailed
 from dragoman.mcp.limits import CLOSE_TIMEOUT, OPEN_TIMEOUT
 from dragoman.mcp.offers import OfferedServer
 from dragoman.schema.mcp import McpForm, McpServer, NameValue
@@ -74,13 +75,18 @@ async def serve_http(server: OfferedServer, host: str = "127.0.0.1", port: int =
 
 @asynccontextmanager
 async def serve_app(server: Any, token: str, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Serve an MCPServer of the SDK with a token; gives its address."""
+    """Serve an MCPServer of the SDK with a token; gives its address. Raise StartFailed if the port cannot be used."""
     import uvicorn
 
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
-    listening.listen(MAX_REQUESTS)
+    try:
+        listening.bind((host, port))
+        listening.listen(MAX_REQUESTS)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        why = getattr(error, "strerror", None) or "a port is a number from 0 to 65535"
+        raise StartFailed(f"cannot listen on {host}:{port}: {why}; choose another port, or 0 for any") from error
     app = _Guard(server.streamable_http_app(max_request_body_size=MAX_BODY, host=host), token)
     config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=1)
     http: Any = uvicorn.Server(config)

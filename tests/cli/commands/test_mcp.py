@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -41,3 +42,12 @@ def test_a_server_that_fails_is_named_with_the_reason(capsys: pytest.CaptureFixt
     main(["add", "gone", "--", "no-such-program"])
     assert main(["test"]) == 1
     assert "no such command on PATH" in capsys.readouterr().out
+
+
+def test_a_port_that_cannot_be_used_is_an_error_that_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = [sys.executable, "-m", "dragoman", "agent", "everything"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["--http", str(taken.getsockname()[1]), "--", *agent]) == 1
+    assert "choose another port, or 0 for any" in capsys.readouterr().err
+    assert main(["--http", "99999", "--", *agent]) == 1
+    assert "a port is a number from 0 to 65535" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.config.private_files import read_bytes, write_private
-from dragoman.errors import ConfigFault
+from dragoman.errors import ConfigFault, StartFailed
 from dragoman.schema.mcp import McpServer
 
 EPILOG = """\
@@ -85,6 +85,8 @@ def _serve(arguments: list[str]) -> int:
         asyncio.run(_run_server(agents, chosen.name, options.http))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return exit_codes.INTERRUPTED
+    except StartFailed as error:
+        return parser.fail(str(error), exit_codes.FAILED)
     return exit_codes.OK
 
 
