@@ -111,6 +111,7 @@ interop: $(VENV)/.dev $(SDK) ## eleven real agents and a real client, installed 
 	$(BIN)/python -m interop.chains
 	$(BIN)/python -m interop.team
 	$(BIN)/python -m interop.mcp_servers
+	$(if $(ONLY),,$(BIN)/python -m interop.v2)
 	$(if $(ONLY),,$(BIN)/python -m interop.installs)
 	$(BIN)/python -m interop.run $(if $(ONLY),$(foreach name,$(ONLY),--only $(name)))
 

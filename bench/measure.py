@@ -79,7 +79,7 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
         case _:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 place = Path(folder).resolve()
-                client = kind.remote if job.way == "remote" else kind.client
+                client = {"remote": kind.remote, "v2": kind.client_v2}.get(job.way, kind.client)
                 return _converse(job, client, _agent(job, kind, kinds, place), place)
 
 
@@ -142,6 +142,8 @@ def _record(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
 def _agent(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> tuple[str, ...]:
     if job.way == "remote":
         return kind.server
+    if job.way == "v2":
+        return kind.agent_v2
     if job.way == "inspect":
         return (kinds.dragoman, "inspect", "run", "--out", str(folder / "recording"), "--", *kind.agent)
     if job.way == "translate":
@@ -149,7 +151,8 @@ def _agent(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> tuple[str, ...]:
     if job.way == "interpret":
         dialect = job.work["dialect"]
         everything = (kinds.dragoman, "agent", "everything", "--dialect", dialect)
-        return (kinds.dragoman, "translate", *_dialects("v1", dialect), "--", *everything)
+        client = "v2" if job.work.get("version") == 2 else "v1"
+        return (kinds.dragoman, "translate", *_dialects(client, dialect), "--", *everything)
     return kind.agent
 
 

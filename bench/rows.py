@@ -13,6 +13,7 @@ SCRIPTED = ("py", "ts", "ours")  # those that are imported, and those whose serv
 
 Way = Literal[
     "peers",
+    "v2",
     "remote",
     "translate",
     "interpret",
@@ -87,6 +88,7 @@ FILES = {"work": "files", "count": 5_000, "inflight": 1}
 
 JOBS = (
     Job("stream", "peers", STREAM),
+    Job("stream-v2", "v2", STREAM | {"version": 2}, kinds=("py", "ours")),
     Job("remote-ws", "remote", STREAM | {"over": "ws"}, kinds=SCRIPTED),
     Job("remote-http", "remote", STREAM | {"over": "http"}, kinds=SCRIPTED),
     *(
@@ -100,6 +102,7 @@ JOBS = (
     Job("translate", "translate", STREAM, kinds=("ours",)),
     Job("interpret", "interpret", STREAM | {"metered": False, "dialect": "draft"}, kinds=("ours",)),
     Job("interpret-v2", "interpret", STREAM | {"metered": False, "dialect": "v2"}, kinds=("ours",)),
+    Job("interpret-v1", "interpret", STREAM | {"metered": False, "dialect": "v1", "version": 2}, kinds=("ours",)),
     Job("inspect", "inspect", STREAM, kinds=("ours",)),
     *(Job(f"chain-{n}", "chain", CHAIN | {"proxies": n}, kinds=("rust", "ours")) for n in (1, 3, 5)),
     *(Job(f"chain-in-{n}", "chain", CHAIN | {"proxies": n, "in_process": True}, kinds=("ours",)) for n in (1, 3, 5)),
@@ -166,6 +169,9 @@ ROWS = (
     Row("… client CPU per message", "stream", "client_cpu_us", "µs", _most(1 / 8)),
     Row("… agent peak memory", "stream", "agent_peak_mb", "MiB", _most(0.7)),
     Row("… client peak memory", "stream", "client_peak_mb", "MiB", _most(0.7)),
+    Row("50,000 chunk updates, both in v2", "stream-v2", "messages_per_second", "messages/s", _least(8)),
+    Row("… agent CPU per message", "stream-v2", "agent_cpu_us", "µs"),
+    Row("… client CPU per message", "stream-v2", "client_cpu_us", "µs"),
     Row("50,000 over WebSocket, one a frame", "remote-ws", "messages_per_second", "messages/s", _least(3, 1)),
     Row("… server CPU per message", "remote-ws", "agent_cpu_us", "µs"),
     Row("… client CPU per message", "remote-ws", "client_cpu_us", "µs"),
@@ -206,13 +212,16 @@ ROWS = (
         _least(1),
         against="stream",
     ),
-    Row(
-        "50,000 through translate, v1 and v2",
-        "interpret-v2",
-        "messages_per_second",
-        "messages/s",
-        _least(2),
-        against="stream",
+    *(
+        Row(
+            f"50,000 through translate, a {client} client and a {agent} agent",
+            f"interpret-{agent}",
+            "messages_per_second",
+            "messages/s",
+            _least(2),
+            against="stream",
+        )
+        for client, agent in (("v1", "v2"), ("v2", "v1"))
     ),
     Row(
         "50,000 through inspect run",

@@ -19,6 +19,7 @@ CACHE = ROOT / ".cache" / "bench"
 PEERS = ROOT / "bench" / "peers"
 
 PY_SDK = "agent-client-protocol==0.12.1"
+PY_V2_SDK = "agent-client-protocol==1.0.0rc3"  # the only one with version 2 of the protocol
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"
 RUST_SDK = "agent-client-protocol 5.0.0"  # as peers/rust/Cargo.toml says
 
@@ -35,7 +36,7 @@ UNWANTED = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONASYNCIODEBUG", "PYTH
 
 @dataclass(frozen=True)
 class Kind:
-    """One implementation: how its agent and client, near and remote, start-up agent and imports are run."""
+    """One implementation: how its agents and clients, near and remote, start-up agent and imports are run."""
 
     name: str
     version: str
@@ -43,6 +44,8 @@ class Kind:
     client: tuple[str, ...]
     starter: tuple[str, ...]
     folder: Path
+    agent_v2: tuple[str, ...] = ()
+    client_v2: tuple[str, ...] = ()
     server: tuple[str, ...] = ()
     remote: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()
@@ -68,9 +71,7 @@ def prepare(wanted: Collection[str] = ("py", "ts", "rust", "ours")) -> Kinds:
     requirements = ["--editable", f"{ROOT}[host,mcp,tui]", "ruff", "ty"]
     ours = _environment("ours", requirements, key=(ROOT / "pyproject.toml").read_text() + " ".join(requirements[2:]))
     makers: dict[str, Callable[[], Kind | None]] = {
-        "py": lambda: _python_kind(
-            "py", _python_peer(), PY_SDK.replace("==", " "), "acp", "from acp import Agent, Client, run_agent"
-        ),
+        "py": _python_sdk,
         "ts": lambda: _node_kind(_node()[0], _typescript(_node()[1])),
         "rust": _rust,
         "ours": lambda: _python_kind("ours", ours, "dragoman", "dragoman", "from dragoman import Agent, connect"),
@@ -117,8 +118,20 @@ def _node_kind(node: str, ts: Path) -> Kind:
     )
 
 
-def _python_kind(name: str, venv: Path, version: str, module: str, uses: str) -> Kind:
+def _python_sdk() -> Kind:
+    """The official Python SDK, and its release candidate for version 2 of the protocol."""
+    uses = "from acp import Agent, Client, run_agent"
+    next_version = _environment("py-v2", [PY_V2_SDK], key=PY_V2_SDK)
+    return _python_kind("py", _python_peer(), PY_SDK.replace("==", " "), "acp", uses, (next_version, "py_v2"))
+
+
+def _python_kind(
+    name: str, venv: Path, version: str, module: str, uses: str, next_version: tuple[Path, str] | None = None
+) -> Kind:
+    """An SDK in its environment; `next_version` is the one that has version 2 of the protocol, if that is another."""
     python = str(venv / "bin" / "python")
+    venv_v2, name_v2 = next_version or (venv, name)
+    python_v2 = str(venv_v2 / "bin" / "python")
     starter = (
         (str(venv / "bin" / "dragoman"), "agent", "everything")
         if name == "ours"
@@ -129,6 +142,8 @@ def _python_kind(name: str, venv: Path, version: str, module: str, uses: str) ->
         version=f"{version}, Python {sys.version.split()[0]}",
         agent=(python, "-m", f"bench.peers.{name}_agent"),
         client=(python, "-m", f"bench.peers.{name}_client"),
+        agent_v2=(python_v2, "-m", f"bench.peers.{name_v2}_agent"),
+        client_v2=(python_v2, "-m", f"bench.peers.{name_v2}_client"),
         server=(python, "-m", f"bench.peers.{name}_server"),
         remote=(python, "-m", f"bench.peers.{name}_remote"),
         starter=starter,

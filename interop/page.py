@@ -85,23 +85,24 @@ def page(agents: Sequence[Row], client: Row, date: str, *, alone: bool) -> str:
         "",
         "## Agents, used by Dragoman",
         "",
-        *_markdown(agents, titles),
+        *markdown_table(agents, titles),
         "",
         "✓ passed, ✗ failed, – not advertised by `initialize`. If an agent supports both, the cell load hides `resume`",
         "from the run, which would otherwise use it.",
         "",
         f"## {client.name}, using `dragoman agent everything`",
         "",
-        *_markdown([client], list(client.cells)),
+        *markdown_table([client], list(client.cells)),
         "",
     ]
-    if failures := _failures([*agents, client]):
+    if failures := unmet([*agents, client]):
         parts += ["## What failed", "", *failures, ""]
     return "\n".join(parts)
 
 
-def _markdown(rows: Sequence[Row], titles: Sequence[str]) -> list[str]:
-    lines = [f"| | version | {' | '.join(titles)} |", f"|---|---|{'---|' * len(titles)}"]
+def markdown_table(rows: Sequence[Row], titles: Sequence[str], second: str = "version") -> list[str]:
+    """The lines of a table; `second` is the heading of the second column."""
+    lines = [f"| | {second} | {' | '.join(titles)} |", f"|---|---|{'---|' * len(titles)}"]
     for row in rows:
         cells = [_cell(row.cells.get(title)) for title in titles]
         lines.append(f"| {row.name} | {row.version} | {' | '.join(cells)} |")
@@ -115,7 +116,8 @@ def _cell(verdict: Verdict | None) -> str:
     return f"{MARKS[verdict.word]}{note}".replace("|", "\\|")
 
 
-def _failures(rows: Sequence[Row]) -> list[str]:
+def unmet(rows: Sequence[Row]) -> list[str]:
+    """A line for each counterpart that is missing, and for each cell that failed."""
     lines = [f"- {row.name}: not installed: {_one_line(row.missing)}" for row in rows if row.missing]
     for row in rows:
         for title, verdict in row.cells.items():

@@ -49,7 +49,8 @@ def workspace_options(specification: Mapping[str, Any]) -> dict[str, Any]:
 async def main() -> None:
     """Start the agent, do the work, print the figures."""
     specification = json.loads(sys.argv[1])
-    async with connect(sys.argv[2:], **workspace_options(specification)) as agent:
+    version = specification.get("version", 1)
+    async with connect(sys.argv[2:], version=version, **workspace_options(specification)) as agent:
         print(json.dumps(await drive(specification, Editor(agent, specification.get("cwd") or "."))))
 
 

@@ -36,8 +36,9 @@ OPENING = """\
 <!-- Written by docs/generate/dialects.py. Change that or the tables it reads, then run `make docs`. -->
 
 The Agent Client Protocol exists in six dialects. Dragoman reads each of them into one vocabulary, which is official
-v1, and writes every dialect from it. This page is generated from the tables of the code. It lists what each dialect can
-express, and what happens to the rest. [ARCHITECTURE.md](../ARCHITECTURE.md) describes how translation works.
+v1 and what only v2 has, and writes every dialect from it. This page is generated from the tables of the code. It lists
+what each dialect can express, and what happens to the rest. [ARCHITECTURE.md](../ARCHITECTURE.md) describes how
+translation works, and [Version 2](v2.md) what changes with v2.
 
 Dragoman never silently drops what a dialect cannot express. It carries members as *side data* under `_meta.dragoman` of
 the object they belong to. It emulates a request where that is possible, and refuses it by name otherwise
@@ -53,6 +54,13 @@ all of them speak v1, so an editor of v1 needs no translation for them:
 | clients | acpx, toad |
 | SDKs | the official Python SDK 0.12.1, TypeScript SDK 2.4.0 and Rust SDK 5.0.0, and what is built with them |
 
+Some of them have v2 too. It is spoken if the client asks for it ([what we ran](matrix_v2.md)):
+
+| | have v2 |
+| --- | --- |
+| agents | claude-agent-acp 0.99.1 and codex-acp 2.6.0, which answer v1 to a v1 client; crow-cli 0.1.48 as `crow-cli acp2`, which answers only v2 |
+| SDKs | the official Python SDK 1.0.0rc3, TypeScript SDK 2.4.0 and Rust SDK 5.0.0; agents of their v2 answer only v2 |
+
 The other dialects come from documents ([sources](protocol/README.md#dialects)): banjo from the notes of Banjo, an
 agent for Claude Code and Codex, which v1 clients can use as it is; crow from the description of crow-acp-server;
 2025.1 and draft from specifications that agents were written after. We know of no public release that speaks 2025.1
@@ -65,7 +73,7 @@ the dialect has no such method. The capabilities of a peer say whether it suppor
 begin with `_` or `$/` are extensions and pass through every dialect unchanged."""
 
 UPDATES_TEXT = """\
-The value of `update.sessionUpdate` in v1 and banjo, of `update["@type"]` in crow, and of `type` in 2025.1 and the
+The value of `update.sessionUpdate` in v1, v2 and banjo, of `update["@type"]` in crow, and of `type` in 2025.1 and the
 draft. Unknown kinds pass through every dialect under their own name."""
 
 VALUES_TEXT = """\

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +18,15 @@ ORDER = re.compile(r"\[\[(say|write|run|slow|recall|drive)(?: ([^\]]*))?\]\]")
 
 # Names that tools for writing files and for running commands have in the agents we know, in lower case.
 WRITERS = ("write_file", "write", "create", "create_file")
-RUNNERS = ("run_shell_command", "bash", "shell", "execute", "run_command")
+RUNNERS = ("run_shell_command", "bash", "shell", "exec_command", "terminal", "execute", "run_command")
 
 # The value of a property of a tool's input, by words in its name; the first match.
 PATHS = ("path", "file_name", "filename")
 TEXTS = ("content", "text")
 COMMANDS = ("command", "cmd")
+
+# codex asks its user only if the model wants to leave the sandbox, with a reason.
+ESCALATION = ((("sandbox_permissions",), "require_escalated"), (("justification",), "May I?"))
 
 SLOW_PAUSE = 0.1  # seconds between the chunks of a slow answer: short enough to be noticed, long enough to be cancelled
 SLOW_MOST = 120.0  # no answer takes longer
@@ -124,11 +128,13 @@ def _none(_: Conversation, text: str) -> Reply:
 
 def _write(conversation: Conversation, rest: str) -> Reply:
     path, _, text = rest.partition(" ")
+    if not any(tool.name.lower() in WRITERS for tool in conversation.tools):  # codex has only a shell
+        return _run(conversation, f"printf %s {shlex.quote(text)} > {shlex.quote(path)}")
     return _use(conversation, WRITERS, ((PATHS, path), (TEXTS, text)))
 
 
 def _run(conversation: Conversation, command: str) -> Reply:
-    return _use(conversation, RUNNERS, ((COMMANDS, command),))
+    return _use(conversation, RUNNERS, ((COMMANDS, command), *ESCALATION))
 
 
 def _slow(conversation: Conversation, seconds: str) -> Reply:

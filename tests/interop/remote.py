@@ -7,7 +7,7 @@ import os
 import select
 import subprocess
 import time
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from tests.interop.commands import peer
 
@@ -43,9 +43,10 @@ _ANY_TIME = frozenset({"available_commands_update", "usage_update", "session_inf
 class RemoteClient:
     """The client's process. Every step ends with an answer, or fails after the timeout."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, timeout: float = TIMEOUT, stderr: IO[bytes] | None = None) -> None:
         self.name = name
-        self._process = subprocess.Popen(peer(name), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._timeout = timeout
+        self._process = subprocess.Popen(peer(name), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
         self._unread = b""
         self("stop")  # it is there now, and has its whole environment
 
@@ -67,7 +68,7 @@ class RemoteClient:
 
     def _line(self, step: str) -> bytes:
         assert self._process.stdout is not None
-        pieces, deadline = [self._unread], time.monotonic() + TIMEOUT
+        pieces, deadline = [self._unread], time.monotonic() + self._timeout
         while b"\n" not in pieces[-1]:
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"{self.name} did not finish in time: {step}"

@@ -16,8 +16,9 @@ import pytest
 from dragoman.transport.process.transport import spawn
 from tests.interop.commands import EVERYTHING, HERE, RUN, node, peer, translate
 from tests.interop.remote import RemoteClient
+from tests.interop.v2_turns import check_seen
 from tests.pairs.peers import HandClient
-from tests.pairs.words import WORDS, Json
+from tests.pairs.words import WORDS
 
 AGENT = HERE.parents[1] / "interop" / "peers" / "sdk_agent_v2.mjs"
 TIMEOUT = 30.0
@@ -99,26 +100,4 @@ def test_a_v2_client_uses_a_v1_agent_through_translate(folder: Path) -> None:
     command = [*peer("ts_client_v2"), str(folder), *translate(*EVERYTHING, "--dialect", "v1")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert ended.returncode == 0, ended.stderr
-    seen = json.loads(ended.stdout)
-    assert seen["introduced"]["protocolVersion"] == 2
-    assert seen["introduced"]["info"]["name"] == "everything"
-
-    turns = ("hello", "allowed", "refused", "cancelled", "again")
-    assert [seen[name]["stopReason"] for name in turns] == ["end_turn"] * 3 + ["cancelled", "end_turn"]
-    for name in turns:
-        message = next(each for each in seen[name]["updates"] if each["sessionUpdate"] == "user_message")
-        assert message["messageId"] == seen[name]["receipt"]["messageId"]
-        states = [each["state"] for each in seen[name]["updates"] if each["sessionUpdate"] == "state_update"]
-        assert states == ["running", *["requires_action", "running"] * len(seen[name]["asked"]), "idle"]
-    assert [text_of(seen[name]["updates"]) for name in ("hello", "again")] == ["hello", "again"]
-    assert [len(seen[name]["asked"]) for name in turns] == [0, 1, 1, 0, 0]
-    assert (folder / "new.txt").read_text() == "text"
-    assert not (folder / "other.txt").exists()
-    said = [each for each in seen["replayed"] if each["sessionUpdate"].startswith("user_message")]
-    assert "/echo hello" in json.dumps(said)
-    assert seen["replayed"][-1] == {"sessionUpdate": "state_update", "state": "idle"}
-
-
-def text_of(updates: list[Json]) -> str:
-    """What the agent said."""
-    return "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk")
+    check_seen(json.loads(ended.stdout), folder)

@@ -56,6 +56,17 @@ def test_the_model_writes_with_the_offered_tool_and_fills_required_members() -> 
     assert call.arguments == {"file_path": "/tmp/note.txt", "content": "some text", "append": False}
 
 
+def test_the_model_writes_with_a_shell_that_asks_if_there_is_no_other_tool() -> None:
+    # codex 2.6 has only exec_command, and asks its user only for a command that leaves the sandbox.
+    words = ("cmd", "justification", "sandbox_permissions", "workdir")
+    shell = Tool("exec_command", {"properties": {word: {"type": "string"} for word in words}, "required": ["cmd"]})
+    call = answer(conversation("[[write /tmp/a.txt it's so]]", tools=(shell,))).call
+    assert call is not None
+    assert call.arguments["cmd"] == """printf %s 'it'"'"'s so' > /tmp/a.txt"""
+    assert call.arguments["sandbox_permissions"] == "require_escalated"
+    assert set(call.arguments) == {"cmd", "justification", "sandbox_permissions"}
+
+
 def test_the_model_runs_a_command() -> None:
     call = answer(conversation("[[run touch here]]")).call
     assert call is not None
@@ -63,7 +74,8 @@ def test_the_model_runs_a_command() -> None:
 
 
 def test_without_a_matching_tool_the_model_lists_the_tools() -> None:
-    assert "bash" in answer(conversation("[[write /x y]]", tools=(SHELL,))).text
+    search = Tool("search", {"properties": {"query": {"type": "string"}}})
+    assert "search" in answer(conversation("[[write /x y]]", tools=(search,))).text
 
 
 def test_a_tool_that_answered_is_not_called_again() -> None:

@@ -17,6 +17,7 @@ from dragoman import Agent, ConnectionFailed
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.proxy.relay import Relay
 from dragoman.testing import ScriptedPeer
+from dragoman.testing.scripted_peer import TIMEOUT as PEER_TIMEOUT
 from dragoman.transport.base import Transport, WrappedTransport
 from dragoman.transport.memory import memory_pair
 from dragoman.wire.frames import Frame
@@ -32,7 +33,9 @@ OUTPUT = "two files\n"
 class HandClient:
     """A client of one dialect, with its own small set of files and terminals."""
 
-    def __init__(self, transport: Transport, words: Words, *, allow: bool = True) -> None:
+    def __init__(
+        self, transport: Transport, words: Words, *, allow: bool = True, timeout: float = PEER_TIMEOUT
+    ) -> None:
         self.words = words
         self.allow = allow
         self.files = {f"{CWD}/note.txt": "one\ntwo\nthree\n"}
@@ -41,7 +44,7 @@ class HandClient:
         self.updates: list[Json] = []  # updates, as they came
         self.session = ""
         self.on_call: Callable[[Json], None] | None = None
-        self._peer = ScriptedPeer(transport)
+        self._peer = ScriptedPeer(transport, timeout)
         self._ids = 100
         self._pushed = False
 

@@ -38,6 +38,7 @@ from acp.schema import (
     DeniedOutcome,
     FileSystemCapabilities,
     Implementation,
+    McpServerStdio,
     SessionConfigOptionsCapabilities,
     TerminalExitStatus,
 )
@@ -219,13 +220,14 @@ class Player:
         """Disconnect from the agent."""
         await self._stack.aclose()
 
-    async def new(self, cwd: str) -> Any:
+    async def new(self, cwd: str, servers: tuple[Any, ...] = ()) -> Any:
         """Open a session."""
-        return await self._agent.new_session(cwd=cwd, mcp_servers=[])
+        return await self._agent.new_session(cwd=cwd, mcp_servers=[McpServerStdio(**server) for server in servers])
 
-    async def load(self, session: str, cwd: str) -> Any:
+    async def load(self, session: str, cwd: str, servers: tuple[Any, ...] = ()) -> Any:
         """Open a stored session."""
-        return await self._agent.load_session(session_id=session, cwd=cwd, mcp_servers=[])
+        given: list[Any] = [McpServerStdio(**server) for server in servers]
+        return await self._agent.load_session(session_id=session, cwd=cwd, mcp_servers=given)
 
     async def list(self, cwd: str) -> Any:
         """The agent's sessions."""

@@ -137,9 +137,9 @@ const steps = {
     child = null;
     return null;
   },
-  new: ({ cwd }) => connection.agent.request(methods.agent.session.new, { cwd, mcpServers: [] }),
-  load: ({ session, cwd }) =>
-    connection.agent.request(methods.agent.session.load, { sessionId: session, cwd, mcpServers: [] }),
+  new: ({ cwd, servers = [] }) => connection.agent.request(methods.agent.session.new, { cwd, mcpServers: servers }),
+  load: ({ session, cwd, servers = [] }) =>
+    connection.agent.request(methods.agent.session.load, { sessionId: session, cwd, mcpServers: servers }),
   list: ({ cwd }) => connection.agent.request(methods.agent.session.list, { cwd }),
   mode: ({ session, mode }) =>
     connection.agent.request(methods.agent.session.setMode, { sessionId: session, modeId: mode }),
