@@ -58,8 +58,9 @@ Some of them have v2 too. It is spoken if the client asks for it ([what we ran](
 
 | | have v2 |
 | --- | --- |
-| agents | claude-agent-acp 0.99.1 and codex-acp 2.6.0, which answer v1 to a v1 client; crow-cli 0.1.48 as `crow-cli acp2`, which answers only v2 |
-| SDKs | the official Python SDK 1.0.0rc3, TypeScript SDK 2.4.0 and Rust SDK 5.0.0; agents of their v2 answer only v2 |
+| agents of both versions | claude-agent-acp 0.99.1, codex-acp 2.6.0 |
+| agents of v2 only | `crow-cli acp2` 0.1.48, and agents of the SDKs' v2 |
+| SDKs | the official Python SDK 1.0.0rc3, TypeScript SDK 2.4.0 and Rust SDK 5.0.0 |
 
 The other dialects come from documents ([sources](protocol/README.md#dialects)): banjo from the notes of Banjo, an
 agent for Claude Code and Codex, which v1 clients can use as it is; crow from the description of crow-acp-server;
