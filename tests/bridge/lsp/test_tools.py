@@ -62,6 +62,7 @@ async def test_symbols_are_found_by_their_names(tmp_path: Path) -> None:
     use, library = str(tmp_path / "use.py"), str(tmp_path / "library.py")
     async with tools_in(tmp_path, uses) as tools:
         assert await tools.call("definition", {"path": use, "symbol": "greet"}) == "library.py:8:5"
+        assert await tools.call("definition", {"path": "use.py", "symbol": "greet"}) == "library.py:8:5"
         places = await tools.call("references", {"path": library, "symbol": "greet", "line": 8})
         assert sorted(places.splitlines()) == ["library.py:8:5", "use.py:1:21", "use.py:3:13", "use.py:3:25"]
         listed = await tools.call("symbols", {"path": library})

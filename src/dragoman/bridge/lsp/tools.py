@@ -6,6 +6,7 @@ file, a rename is written through the policy as one change.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ ApproveRead = Callable[[str], Awaitable[None]]
 # Writes all changes or none, through the policy; raises if a file changed meanwhile.
 WriteChanges = Callable[[Mapping[str, TextChange]], Awaitable[None]]
 
-_PATH = {"type": "string", "description": "absolute path of the file"}
+_PATH = {"type": "string", "description": "path of the file, absolute or from the folder of the session"}
 _SYMBOL = {"type": "string", "description": "name of the symbol, such as greet or Greeter.greet"}
 _LINE = {"type": "integer", "description": "line (from 1) on which the symbol is, if the file has several"}
 _AT = {"path": _PATH, "symbol": _SYMBOL, "line": _LINE}
@@ -89,7 +90,8 @@ class LanguageTools:
         """Call a tool; raise ProtocolError with what to do."""
         check_arguments(find_row(TOOLS, name), arguments)
         try:
-            path = self._servers.files.resolve(arguments["path"])
+            # The tools answer with paths from the first folder, so they take such paths too.
+            path = self._servers.files.resolve(os.path.join(self._servers.folders[0], arguments["path"]))
         except ValueError as error:
             raise ProtocolError(Kind.INVALID_PARAMS, f"path: {error}") from None
         await self._approve_read(path)
