@@ -190,3 +190,33 @@ def test_the_composer_completes_attaches_and_takes_back(
     ann.see("two")
     ann.idle()
     assert "one" not in [line.rpartition(" ")[2] for line in ann.story]
+
+
+@pytest.mark.item("FA-04", "FA-09")
+def test_a_new_session_begins_with_the_chosen_mode_and_settings(person: MakePerson, tokens: dict[str, str]) -> None:
+    ann = person(tokens["ann"])
+    page = ann.page
+    count = "async () => (await (await fetch('api/sessions')).json()).sessions.length"
+    before = page.evaluate(count)
+    # The agent is asked for its settings; who then cancels leaves no session behind.
+    page.click("button[aria-label='New session']")
+    page.fill("#new-folder", str(ann.host.project))
+    page.click("text=Mode, model and other settings")
+    page.wait_for_selector("#new-setting-mode")
+    assert page.evaluate(count) == before + 1
+    page.keyboard.press("Escape")
+    ann.wait("async before => (await (await fetch('api/sessions')).json()).sessions.length === before", before)
+    # From then on they are known.
+    page.click("button[aria-label='New session']")
+    page.fill("#new-folder", str(ann.host.project))
+    page.select_option("#new-setting-mode", label="Code")
+    page.select_option("#new-setting-model", label="Loud")
+    page.select_option("#new-setting-verbose", label="on")
+    page.click("dialog button[type=submit]")
+    for chosen in ("Code", "Loud", "Verbose: on"):
+        page.wait_for_selector(f".pick:has-text('{chosen}')")
+    ann.say("as chosen")
+    ann.see("AS CHOSEN")
+    page.reload()
+    page.wait_for_selector(".pick:has-text('Code')")
+    assert page.is_visible(".pick:has-text('Loud')")

@@ -118,7 +118,8 @@ export const T = {
   folders: "Folders",
   folderNote: (roots) => `Below ${roots || "no folder: ask the owner of the host"}`,
   folderNoteOwner: "An absolute path on the host",
-  settingsLater: "Mode, model and other settings of the agent are below the text field once the session is open.",
+  askSettings: "Mode, model and other settings…",
+  noSettings: "This agent has no settings.",
 
   // one session
   share: "Share",

@@ -3,6 +3,7 @@ import { Emitter } from "../dom.js";
 import { api, logEntries, sessionPath } from "./api.js";
 import { isAtLeast } from "./host.js";
 import { ConnectionLost } from "./rpc.js";
+import { changeSetting } from "./settings.js";
 import { Transcript } from "./transcript.js";
 
 // Entries read at first, and in each step back: enough for many screens, little enough for one moment.
@@ -294,14 +295,9 @@ export class LiveSession extends Emitter {
 
   // --- settings -------------------------------------------------------------------------------------------------------
 
-  setMode(modeId) {
-    return this.host.rpc.call("session/set_mode", { sessionId: this.id, modeId });
-  }
-
-  async setOption(configId, value) {
-    const params = { sessionId: this.id, configId, value };
-    if (typeof value === "boolean") params.type = "boolean";
-    const answer = await this.host.rpc.call("session/set_config_option", params);
+  /** Change the mode, the model or another setting. */
+  async setSetting(setting, value) {
+    const answer = await changeSetting(this.host.rpc, this.id, setting, value);
     if (answer?.configOptions) this.transcript.options = answer.configOptions;
     this.emit("side");
   }

@@ -1,6 +1,7 @@
 // Where one writes: text, files and pictures, completion of /commands and @files, history, settings of the session.
 import { fill, h, memory } from "../dom.js";
 import { icon } from "../icons.js";
+import { settingsOf } from "../model/settings.js";
 import { visibleLine } from "../text/visible.js";
 import { T } from "../texts.js";
 import { bytes, duration, face, iconButton, openMenu, toast } from "./parts.js";
@@ -131,44 +132,24 @@ export class Composer {
   }
 
   #showPicks() {
-    const { session } = this;
-    const { modes, options } = session.transcript;
-    const picks = [];
-    const current = modes?.availableModes?.find((mode) => mode.id === modes.currentModeId);
-    const hasModeOption = options.some((option) => option.category === "mode");
-    if (current && !hasModeOption) {
-      const entries = () =>
-        modes.availableModes.map((mode) => ({
-          text: visibleLine(mode.name || mode.id, 60),
-          note: visibleLine(mode.description || "", 120),
-          checked: mode.id === modes.currentModeId,
-          act: () => session.setMode(mode.id).catch((error) => toast(error.message, "bad")),
-        }));
-      picks.push(pick(visibleLine(current.name || current.id, 30), T.mode, entries));
-    }
-    for (const option of options) picks.push(this.#optionPick(option));
-    fill(this.picks, picks);
+    const { modes, options } = this.session.transcript;
+    fill(this.picks, settingsOf({ modes, configOptions: options }).map((setting) => this.#pickOf(setting)));
   }
 
-  #optionPick(option) {
-    const set = (value) => this.session.setOption(option.id, value).catch((error) => toast(error.message, "bad"));
-    const name = visibleLine(option.name || option.id, 40);
-    if (option.type === "boolean") {
-      const label = `${name}: ${option.currentValue ? T.on : T.off}`;
-      return pick(label, name, () => [true, false].map((value) => ({ text: value ? T.on : T.off, checked: option.currentValue === value, act: () => set(value) })));
-    }
-    const choices = (option.options || []).flatMap((each) => (each.options ? each.options : [each]));
-    const found = choices.find((choice) => choice.value === option.currentValue);
-    const value = visibleLine(found?.name || String(option.currentValue ?? ""), 30);
-    const label = ["mode", "model"].includes(option.category) ? value : `${name}: ${value}`;
-    return pick(label, name, () =>
+  #pickOf(setting) {
+    const { kind, category, value } = setting;
+    const name = visibleLine(setting.name || T.mode, 40);
+    const choices = kind === "switch" ? [{ value: true, name: T.on }, { value: false, name: T.off }] : setting.choices;
+    const found = choices.find((choice) => choice.value === value);
+    const label = visibleLine(found?.name || String(value ?? ""), 30);
+    const entries = () =>
       choices.map((choice) => ({
-        text: visibleLine(choice.name || choice.value, 60),
+        text: visibleLine(choice.name, 60),
         note: visibleLine(choice.description || "", 120),
-        checked: choice.value === option.currentValue,
-        act: () => set(choice.value),
-      })),
-    );
+        checked: choice.value === value,
+        act: () => this.session.setSetting(setting, choice.value).catch((error) => toast(error.message, "bad")),
+      }));
+    return pick(["mode", "model"].includes(category) ? label : `${name}: ${label}`, name, entries);
   }
 
   // --- writing ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ export class InboxView {
     this.filter = memory.get("filter", "all");
     this.agent = "";
     const canOpen = isAtLeast(this.host.me.role, "editor") && !this.host.me.session;
-    this.counts = h("p.place");
+    this.counts = h("p.place.clip");
     this.filters = h("div.filters", { role: "group", "aria-label": T.filters });
     this.find = h("input", { type: "search", placeholder: T.searchAll, "aria-label": T.searchAll, onkeydown: (event) => event.key === "Enter" && this.find.value.trim() && (location.hash = `#/search/${encodeURIComponent(this.find.value.trim())}`) });
     this.column = h("div.col");

@@ -1,25 +1,30 @@
-// Open a new session: which agent, in which folder.
+// Open a new session: which agent, in which folder, with which mode, model and other settings.
 import { fill, h, memory } from "../dom.js";
-import { api, socketAddress } from "../model/api.js";
-import { initializeParams } from "../model/host.js";
-import { Rpc } from "../model/rpc.js";
-import { visibleLine } from "../text/visible.js";
+import { api } from "../model/api.js";
+import { openDraft } from "../model/draft_session.js";
+import { ConnectionLost } from "../model/rpc.js";
+import { visible, visibleLine } from "../text/visible.js";
 import { T } from "../texts.js";
 import { button, dialog } from "./parts.js";
 
 /** The dialog. It ends with the id of the new session. */
-export function newSessionDialog(host) {
-  return dialog(T.newSession, (close) => new NewSessionForm(host, close).element);
+export async function newSessionDialog(host) {
+  let form;
+  const id = await dialog(T.newSession, (close) => (form = new NewSessionForm(host, close)).element);
+  if (!id) form.dropDraft();
+  return id;
 }
 
 class NewSessionForm {
   #asked = 0;
+  #draft = null; // the session, once it had to be opened to learn its settings
+  #values = new Map(); // what was chosen, by the id of the setting
 
   constructor(host, close) {
     this.host = host;
     this.close = close;
     const { me } = host;
-    this.agent = h("select", { id: "new-agent" }, me.agents.map((name) => h("option", { value: name, selected: name === memory.get("agent") }, visibleLine(name, 60))));
+    this.agent = h("select", { id: "new-agent", onchange: () => this.#onPlaceChange() }, me.agents.map((name) => h("option", { value: name, selected: name === memory.get("agent") }, visibleLine(name, 60))));
     const recent = [...new Set(host.sessions.map((session) => session.cwd).filter(Boolean))];
     this.folder = h("input.mono", {
       id: "new-folder",
@@ -30,7 +35,9 @@ class NewSessionForm {
       "aria-controls": "folder-list",
       oninput: () => this.#suggest(),
       onfocus: () => this.#suggest(),
+      onchange: () => this.#onPlaceChange(),
     });
+    this.settings = h("div.row-fields");
     this.list = h("ul.folders", { id: "folder-list", "aria-label": T.folders });
     this.error = h("p.bad", { role: "alert" });
     this.submit = h("button.btn.main", { type: "submit" }, T.open);
@@ -40,11 +47,58 @@ class NewSessionForm {
       h("label.field", { for: "new-agent" }, h("span", null, T.agent), this.agent),
       h("label.field", { for: "new-folder" }, h("span", null, T.folder), h("span.dim", null, me.roots ? T.folderNote(me.roots.map((root) => visibleLine(root, 80)).join(", ")) : T.folderNoteOwner), this.folder),
       this.list,
-      h("p.soft", null, T.settingsLater),
+      this.settings,
       this.error,
       h("div.choose", null, this.submit, button(T.cancel, () => close(), { kind: "bare" })),
     );
     this.#suggest();
+    this.#showSettings();
+  }
+
+  // An agent tells its settings when a session is open. Those of its last session here are shown until then.
+  #showSettings() {
+    const known = this.#draft?.settings || memory.get("settings", {})[this.agent.value];
+    if (!known) {
+      fill(this.settings, button(T.askSettings, () => this.#learnSettings(), { kind: "bare", glyph: "mode" }));
+      return;
+    }
+    const fields = known.filter((setting) => setting.kind === "switch" || setting.choices.length > 1);
+    fill(this.settings, fields.map((setting) => this.#field(setting)), fields.length ? null : h("p.soft", null, T.noSettings));
+  }
+
+  #field(setting) {
+    const { id, kind, choices } = setting;
+    const value = this.#values.get(id) ?? setting.value;
+    const offered = kind === "switch" ? [{ value: true, name: T.on }, { value: false, name: T.off }] : choices;
+    const options = offered.map((choice, at) => h("option", { value: String(at), selected: choice.value === value, title: visible(choice.description || "") }, visibleLine(String(choice.name), 60)));
+    const select = h("select", { id: `new-setting-${id}`, onchange: () => this.#values.set(id, offered[select.value].value) }, options);
+    return h("label.field", { for: select.id }, h("span", null, visibleLine(setting.name || T.mode, 40)), select);
+  }
+
+  #onPlaceChange() {
+    this.#values.clear();
+    this.dropDraft();
+    this.#showSettings();
+  }
+
+  /** Delete the session that was opened only for its settings. */
+  dropDraft() {
+    this.#draft?.drop();
+    this.#draft = null;
+  }
+
+  #learnSettings() {
+    return this.#work(async () => {
+      await this.#openDraft();
+      this.#showSettings();
+      this.settings.querySelector("select")?.focus();
+    });
+  }
+
+  async #openDraft() {
+    const agent = this.agent.value;
+    this.#draft ||= await openDraft(this.host, agent, this.folder.value.trim());
+    memory.set("settings", { ...memory.get("settings", {}), [agent]: this.#draft.settings });
   }
 
   async #suggest() {
@@ -65,39 +119,26 @@ class NewSessionForm {
     fill(this.list, folders.slice(0, 30).map((path) => h("li", null, h("button.link.mono.clip", { type: "button", onclick: () => choose(path) }, visibleLine(path, 200)))));
   }
 
-  async #open() {
+  #open() {
+    return this.#work(async () => {
+      await this.#openDraft();
+      await this.#draft.choose(this.#values);
+      this.#draft.finish();
+      memory.set("agent", this.agent.value);
+      this.close(this.#draft.id);
+    });
+  }
+
+  async #work(act) {
     this.error.textContent = "";
     this.submit.disabled = true;
     this.submit.textContent = T.opening;
     try {
-      const id = await openSession(this.host, this.agent.value, this.folder.value.trim());
-      memory.set("agent", this.agent.value);
-      this.close(id);
+      await act();
     } catch (error) {
-      this.error.textContent = error.message;
+      this.error.textContent = error instanceof ConnectionLost ? T.lost : visible(error.message);
     }
     this.submit.disabled = false;
     this.submit.textContent = T.open;
-  }
-}
-
-// A connection is for one agent: another agent than the first gets one of its own, until the session is open.
-async function openSession(host, agent, cwd) {
-  const params = { cwd, mcpServers: [] };
-  if (agent === host.me.agents[0] && host.state === "live") {
-    return (await host.rpc.call("session/new", params)).sessionId;
-  }
-  const rpc = await new Promise((resolve, reject) => {
-    const made = new Rpc(socketAddress(agent), {
-      serve: (method) => !method.includes("/") || method.startsWith("_"),
-      onopen: () => resolve(made),
-      onclose: () => reject(new Error(T.lost)),
-    });
-  });
-  try {
-    await rpc.call("initialize", initializeParams());
-    return (await rpc.call("session/new", params)).sessionId;
-  } finally {
-    rpc.close();
   }
 }

@@ -103,6 +103,7 @@ export function dialog(title, build, { wide = false } = {}) {
     });
     document.body.append(element);
     element.showModal();
+    element.querySelector(".box-body :is(input, select, textarea)")?.focus();
   });
 }
 

@@ -119,7 +119,7 @@ export class SessionView {
     const { session } = this;
     const summary = this.host.find(session.id);
     const name = summary?.name || "";
-    setText(this.title, visibleLine(summary?.title || session.transcript.title || name || T.untitled, 120));
+    setText(this.title, visibleLine(session.missing ? T.sessionGoneTitle : summary?.title || session.transcript.title || name || T.untitled, 120));
     const parts = [name && name !== summary?.title ? visibleLine(name, 60) : "", visibleLine(session.agentName, 40), shortPath(session.cwd, "")];
     setText(this.place, parts.filter(Boolean).join(" · "));
     const people = new Map(session.members.map((member) => [member.user, member]));

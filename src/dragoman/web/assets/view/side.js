@@ -86,13 +86,15 @@ export class SidePanel {
   #people() {
     const { members, host } = this.session;
     if (!members.length) return null;
+    let hasOwn = false;
+    const isOwn = (member) => !hasOwn && member.user === host.me.user && member.client === "dragoman-web" && (hasOwn = true);
     const rows = members.slice(0, 50).map((member) =>
       h(
         "li",
         null,
         face(member.user, member.state),
         h("span.clip", null, visibleLine(member.user, 60)),
-        h("span.dim", null, member.user === host.me.user && member.client === "dragoman-web" ? T.youMark : T.presence[member.state] || ""),
+        h("span.dim", null, isOwn(member) ? T.youMark : T.presence[member.state] || ""),
         h("span.role", null, `${T.roles[member.role] || member.role}${member.client && member.client !== "dragoman-web" ? ` · ${visibleLine(member.client, 24)}` : ""}`),
       ),
     );
