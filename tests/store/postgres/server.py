@@ -90,8 +90,8 @@ def init(folder: Path, *options: str) -> None:
     _run([*map(str, command), "--locale=C", "--data-checksums", *options], folder)
 
 
-def start(folder: Path, **settings: str) -> subprocess.Popen[bytes]:
-    """Start the server of a folder and wait until it answers."""
+def start(folder: Path, prefix: Sequence[str] = (), **settings: str) -> subprocess.Popen[bytes]:
+    """Start the server of a folder and wait until it answers. `prefix` begins its command."""
     programs = find_programs()
     assert programs is not None
     every = {**SETTINGS, "unix_socket_directories": str(folder), **settings}
@@ -99,7 +99,15 @@ def start(folder: Path, **settings: str) -> subprocess.Popen[bytes]:
     for name, value in every.items():
         command += ["-c", f"{name}={value}"]
     with open(folder / "log", "ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder, **as_nobody())
+        if prefix:  # only root may enter a namespace, so the command changes the user
+            prefix = [
+                *prefix,
+                *(("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups") if as_nobody() else ()),
+            ]
+        identity = {} if prefix else as_nobody()
+        process = subprocess.Popen(
+            [*prefix, *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder, **identity
+        )
     ready = [str(programs / "pg_isready"), "-q", "-h", str(folder), "-U", SUPERUSER]
     deadline = time.monotonic() + START_TIMEOUT
     while subprocess.run(ready, check=False, cwd="/").returncode:

@@ -11,12 +11,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """Write it and its key there."""
+def certificate(folder: Path, *addresses: str) -> tuple[Path, Path]:
+    """Write it and its key there, for this machine and these addresses."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    known = [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", *addresses)]
+    names = [x509.DNSName("localhost"), *known]
     made = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -137,7 +137,7 @@ async def _join_fleet(fleet: Fleet, app: HostApp, url: str, options: argparse.Na
     fleet.url = fleet.url or url.removesuffix("/acp")
     for warning in await check_drift(fleet, is_allowed=options.allow_drift):
         log.write(warning, "warning")
-    await fleet.start()
+    await fleet.start(log.write)
     fleet.on_revoked = app.check_revoked
 
 

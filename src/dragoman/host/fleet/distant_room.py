@@ -350,7 +350,14 @@ class DistantRoom:
         """Tell the owner of a client, send it what came `after` an entry number, reply, and add it as a member."""
         link = await self.fleet.ownership.attach(self, needs_owner=False)
         if link is not None:
-            await link.request("join", self.member_values(client, role, max_role), JOIN_TIMEOUT)
+            try:
+                await link.request("join", self.member_values(client, role, max_role), JOIN_TIMEOUT)
+            except ProtocolError as error:
+                if error.kind not in (Kind.CONNECTION_LOST, Kind.TIMEOUT) and not _is_moved(error):
+                    raise
+                link = None  # its node is gone: the history is in the store, and the next owner is told of all members
+        if link is None or (after is not None and after > self.state.seq):
+            await self.catch_up()  # another node sent the client more than this one knows
         try:
             (await self.members.join(client, role, reply, after=after)).max_role = max_role
         except BaseException:

@@ -151,11 +151,11 @@ class Fleet:
         }
         return NodeInfo(node=self.node, url=self.url, labels=self.labels, version=__version__, state=state)
 
-    async def start(self) -> None:
+    async def start(self, report: Callable[[str], None] | None = None) -> None:
         """Join the fleet. Raise StoreFault("taken") if a living node has this name."""
         if self._watchdog is not None:
             self._watchdog.start()
-        await self.lease.join()
+        await self.lease.join(report or self.host.report)
         self._stop_listening = self.engine.signals.listen(self._on_signal)
         self.spawn(self._look_for_owners())
 

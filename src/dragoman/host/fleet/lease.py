@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman.errors import ProtocolError, StoreFault
-from dragoman.store.fleet import Lease, NodeInfo, Nodes
+from dragoman.store.fleet import Lease, NodeInfo, Nodes, NodeStatus
 
 
 class LeaseTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +33,15 @@ class LeaseTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 # How often a failed renewal is tried again, and how often the age of the lease is looked at. Seconds.
 RETRY_INTERVAL, CHECK_INTERVAL = 1.0, 0.25
+
+
+# How often the name of this node is tried again while a former lease of it counts. Seconds.
+JOIN_INTERVAL = 0.5
+
+
+def _is_renewed(before: NodeStatus, after: NodeStatus) -> bool:
+    """Tell whether somebody renewed a lease between two looks: its age fell."""
+    return after.age < before.age
 
 
 class NodeLease:
@@ -79,9 +88,25 @@ class NodeLease:
         """Whether a turn that starts now can be expected to be stored."""
         return not self._is_lost and self.age < self.times.stop_turns
 
-    async def join(self) -> None:
-        """Take the name of this node, and keep it until `leave`. Raise StoreFault("taken") if another node has it."""
-        await self._join()
+    async def join(self, report: Callable[[str], None] = lambda _: None) -> None:
+        """Take the name of this node, and keep it until `leave`. Raise StoreFault("taken") if another node has it.
+
+        A lease of this name that nobody renews is of a node that was killed: `report` is told, and it is waited out.
+        """
+        node, first = self._describe().node, None
+        while True:
+            try:
+                await self._join()
+                break
+            except StoreFault as error:
+                status = await self._nodes.node(node) if error.why == "taken" else None
+                if error.why != "taken" or (status is not None and first is not None and _is_renewed(first, status)):
+                    raise
+                if first is None and status is not None:
+                    left = max(0.0, status.seconds - status.age)
+                    report(f"a node {node} was here {status.age:.0f} s ago; waiting {left:.0f} s until its lease ends")
+                first = first or status
+            await asyncio.sleep(min(JOIN_INTERVAL, self.times.renew))
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._renew_forever()), loop.create_task(self._watch_age())]
 

@@ -24,6 +24,12 @@ DEFAULT_SHARDS = 4
 LEADER_TIMEOUT = 20.0
 RETRY_DELAY = 0.2
 
+# How long a server that is behind may take to catch up, before it counts as damaged. Seconds.
+CATCH_UP_DELAY = 1.0
+
+# The last message of a stream at one server, and how many there are.
+_Size = tuple[int, int]
+
 # How long a monitoring page may take. Seconds.
 MONITOR_TIMEOUT = 3.0
 
@@ -59,8 +65,13 @@ async def check_sync(client: NatsClient, monitors: Sequence[str], *, is_own: boo
                 "address (?monitor=http://HOST:8222), or say with --trust-engine that sync_interval is always",
             )
         return ["trusted by --trust-engine: nobody checked that its servers sync every entry"]
+    silent: list[str] = []
     for monitor in monitors:
-        settings = await asyncio.to_thread(_fetch, monitor, "/varz")
+        try:
+            settings = await asyncio.to_thread(_fetch, monitor, "/varz")
+        except StoreFault as fault:
+            silent.append(fault.message)
+            continue
         if settings.get("jetstream", {}).get("config", {}).get("sync_always") is not True:
             if trusts_engine:
                 return [f"NOT SAFE, trusted by --trust-engine: {monitor} acknowledges what is not on its disk"]
@@ -69,7 +80,10 @@ async def check_sync(client: NatsClient, monitors: Sequence[str], *, is_own: boo
                 f"{monitor} acknowledges entries before they are on its disk; set sync_interval: always in its "
                 "jetstream block (or start with --trust-engine where that is wanted, as in a test)",
             )
-    return [f"{len(monitors)} servers sync every entry" if len(monitors) > 1 else "it syncs every entry"]
+    if len(silent) == len(monitors):
+        raise StoreFault("away", silent[0])
+    seen = len(monitors) - len(silent)  # a node must start while a server is away: that is what three are for
+    return [f"{seen} servers sync every entry" if len(monitors) > 1 else "it syncs every entry", *silent]
 
 
 def _fetch(monitor: str, path: str) -> dict[str, Any]:
@@ -81,19 +95,46 @@ def _fetch(monitor: str, path: str) -> dict[str, Any]:
 
 
 async def disagreements(monitors: Sequence[str]) -> list[str]:
-    """Return which servers have another number of messages in a stream than the others, in words."""
-    counts: dict[str, dict[str, int]] = {}
+    """Return which servers do not answer, or have other messages in a stream than the others, in words.
+
+    A server that is behind and catches up is no problem, so they are asked again where they differ.
+    """
+    before, silent = await _stream_sizes(monitors)
+    if all(len(set(sizes.values())) < 2 for sizes in before.values()):
+        return silent
+    await asyncio.sleep(CATCH_UP_DELAY)
+    after, silent = await _stream_sizes(monitors)
+    return silent + [
+        f"stream {name}: " + ", ".join(f"{monitor} has {size[1]:,} messages" for monitor, size in sorted(sizes.items()))
+        for name, sizes in sorted(after.items())
+        if _is_damaged(before.get(name, {}), sizes)
+    ]
+
+
+def _is_damaged(before: dict[str, _Size], after: dict[str, _Size]) -> bool:
+    """Tell whether servers have the same last message but others differ, or one is behind and does not move."""
+    newest = max(after.values())[0]
+    has_gaps = len({messages for last, messages in after.values() if last == newest}) > 1
+    return has_gaps or any(size[0] < newest and before.get(monitor) == size for monitor, size in after.items())
+
+
+async def _stream_sizes(monitors: Sequence[str]) -> tuple[dict[str, dict[str, _Size]], list[str]]:
+    """Return the last message and the number of messages of each stream by server, and which servers are silent."""
+    sizes: dict[str, dict[str, _Size]] = {}
+    silent = []
     for monitor in monitors:
-        page = await asyncio.to_thread(_fetch, monitor, "/jsz?streams=true")
+        try:
+            page = await asyncio.to_thread(_fetch, monitor, "/jsz?streams=true")
+        except StoreFault as fault:
+            silent.append(fault.message)
+            continue
         for account in page.get("account_details", ()):
             for stream in account.get("stream_detail", ()):
                 if str(stream.get("name", "")).startswith("DGM-"):
-                    counts.setdefault(stream["name"], {})[monitor] = int(stream["state"]["messages"])
-    return [
-        f"stream {name}: " + ", ".join(f"{monitor} has {count:,} messages" for monitor, count in sorted(each.items()))
-        for name, each in sorted(counts.items())
-        if len(set(each.values())) > 1
-    ]
+                    state = stream["state"]
+                    size = (int(state["last_seq"]), int(state["messages"]))
+                    sizes.setdefault(stream["name"], {})[monitor] = size
+    return sizes, silent
 
 
 async def prepare_streams(client: NatsClient, *, replicas: int, shards: int) -> Shards:

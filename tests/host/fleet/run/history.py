@@ -127,7 +127,7 @@ def _check_reading(reading: Reading, log: Sequence[LogEntry]) -> list[str]:
             faults.append(f"{session}: a client was sent {text!r} as entry {seq}, which the log does not have")
             continue
         if seq <= last:
-            faults.append(f"{session}: a client was sent entry {seq} after {last}")
+            faults.append(f"{session}: a client was sent entry {seq} after {last} (it began after {reading.after})")
             continue
         skipped = [
             each
