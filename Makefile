@@ -138,8 +138,9 @@ docs: $(VENV)/.dev ## write the generated pages again: docs/generate/NAME.py pri
 		$(BIN)/python $$script > docs/.$$name.tmp && mv docs/.$$name.tmp docs/$$name.md || exit 1; \
 	done
 
-picture: $(VENV)/.dev ## take the pictures of README and docs again: docs/pictures/*.svg; NAMES="tui" selects
+picture: $(VENV)/.dev system-packages ## take the pictures of README and docs again: docs/pictures; NAMES="tui" only those of a terminal
 	$(BIN)/python docs/generate/terminal_picture.py $(NAMES)
+	$(if $(NAMES),,$(BIN)/python -m tests.web.pictures build/web docs/pictures)
 
 site: $(VENV)/.run ## build the guides and the API reference as HTML in build/site, to open from the folder
 	$(PIP) --editable '.[docs]'
