@@ -65,6 +65,34 @@ async def test_sessions_of_the_store_and_of_a_host_are_listed_and_open_in_tabs(s
         assert " 1 in the store  2 roof  3 small" in window.lines[0].replace("● ", "")
 
 
+@pytest.mark.item("FA-21")
+async def test_the_list_shows_which_sessions_of_a_host_run_and_which_ask(served: Served, here: Path) -> None:
+    config = here.parent / "config" / "dragoman"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f'[hosts.office]\nurl = "{served.url}"\n')
+    async with (
+        open_window(here, options=hosted(served, "garden")) as ann,
+        open_window(here, options=SessionOptions(agent=SMALL, cwd=str(here))) as ben,
+    ):
+        ann.type("first words" + ENTER)
+        await ann.expect_that(lambda: ann.text.count("first words") >= 2)
+        await ben.expect("○ garden")
+        ann.type("await spring.txt" + ENTER)
+        await ben.expect("◐ garden")
+        (served.folder / "spring.txt").write_text("")
+        await ann.expect("waiting no more")
+        await ben.expect("○ garden")
+        ann.type("write bed.txt tulips" + ENTER)
+        await ann.expect("Write bed.txt")
+        await ben.expect("● garden")
+        assert ben.style_of("● garden").fg == ben.style_of("1 needs you").fg
+        listed = [line for line in ben.lines if "garden" in line or "○" in line]
+        assert "garden" in listed[0]  # what needs somebody is first
+        await ann.answer("y")
+        await ann.expect("It is written.")
+        await ben.expect("○ garden")
+
+
 def story(window: Window) -> list[str]:
     """What the transcript says, without times and notes."""
     kinds = ("user", "message", "card")

@@ -222,8 +222,7 @@ class TuiApp:
         """Return the tab that shows a session."""
         from dragoman.tui.panels import session_key
 
-        key = (listed.host.base_url if listed.host is not None else "", listed.summary.session_id)
-        return next((at for at, tab in enumerate(self.tabs) if session_key(tab) == key), None)
+        return next((at for at, tab in enumerate(self.tabs) if session_key(tab) == listed.key), None)
 
     def open_listed(self, listed: ListedSession) -> None:
         """Show a session: its tab, or a new one."""

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from dragoman.cli.ui.rows import Piece, Row, clip_text, pad_pieces, peer_line, two_sides
 from dragoman.tui import texts
 from dragoman.tui.flow.parts import plan_rows
-from dragoman.tui.session_list import ListedSession, Place
+from dragoman.tui.session_list import ASKING, IDLE, RUNNING, ListedSession, Place
 from dragoman.tui.tab.tab import Tab
 
 # Steps, files and sessions listed in a panel; more are counted.
 MAX_ITEMS = 12
 
-STATE_SIGNS = {"asking": ("●", "yellow"), "running": ("◐", "cyan"), "ended": ("✗", "red")}
+STATE_SIGNS = {ASKING: ("●", "yellow"), RUNNING: ("◐", "cyan"), "ended": ("✗", "red")}
 
 
 class PanelRow(NamedTuple):
@@ -27,13 +27,15 @@ class PanelRow(NamedTuple):
 
 def tab_state(tab: Tab) -> str:
     """Return asking, running, ended or idle."""
-    return "asking" if tab.is_asking else "running" if tab.is_running else tab.state if tab.state == "ended" else "idle"
+    return ASKING if tab.is_asking else RUNNING if tab.is_running else tab.state if tab.state == "ended" else IDLE
 
 
 def session_rows(places: Sequence[Place], tabs: Sequence[Tab], width: int, height: int) -> list[PanelRow]:
     """Return the sessions of all places; those in a tab with their state."""
     open_tabs = {key: tab for tab in tabs if (key := session_key(tab)) is not None}
-    asking = sum(tab.is_asking for tab in tabs)
+    states = {each.key: each.state for place in places for each in place.sessions}
+    states |= {key: tab_state(tab) for key, tab in open_tabs.items()}
+    asking = sum(state == ASKING for state in states.values())
     need = [(f"{asking} need you" if asking > 1 else "1 needs you", "yellow")] if asking else []
     rows = [PanelRow(Row(two_sides([(texts.SESSIONS, "dim")], need, width)))]
     share = max(3, (height - 1) // max(1, len(places)) - 1)
@@ -45,7 +47,7 @@ def session_rows(places: Sequence[Place], tabs: Sequence[Tab], width: int, heigh
         elif not place.sessions:
             rows.append(PanelRow(Row([(f" {texts.NO_SESSIONS}", "dim")])))
         for listed in place.sessions[: share - 1]:
-            tab = open_tabs.get((listed.host.base_url if listed.host else "", listed.summary.session_id))
+            tab = open_tabs.get(listed.key)
             rows.append(PanelRow(_session_row(listed, tab, width), listed))
         if len(place.sessions) > share - 1:
             rows.append(PanelRow(Row([(f" {len(place.sessions) - share + 1} more: Ctrl-O", "dim")])))
@@ -62,7 +64,7 @@ def session_key(tab: Tab) -> tuple[str, str] | None:
 
 
 def _session_row(listed: ListedSession, tab: Tab | None, width: int) -> Row:
-    state = tab_state(tab) if tab is not None else "awake" if listed.is_awake else ""
+    state = tab_state(tab) if tab is not None else listed.state
     sign, style = STATE_SIGNS.get(state, ("○" if tab is None else "●", "dim" if tab is None else "green"))
     title = tab.title if tab is not None else peer_line(listed.title)
     people = f"{listed.members}⚇ " if listed.members > 1 else ""

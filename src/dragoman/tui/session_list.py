@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,13 +29,22 @@ REFRESH_INTERVAL, HOST_TIMEOUT = 5.0, 3.0
 MAX_LISTED = 200
 
 
+# The states of a session, those that need somebody or soon may first.
+ASKING, RUNNING, IDLE = STATES = ("asking", "running", "idle")
+
+
 class ListedSession(NamedTuple):
     """One session, and where it is."""
 
     summary: Summary
     host: HostTarget | None
     members: int = 0
-    is_awake: bool = False
+    state: str = IDLE  # or running or asking, as its host says; what runs on this machine is in a tab
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies it: its host, "" for this machine, and its id there."""
+        return (self.host.base_url if self.host is not None else "", self.summary.session_id)
 
     @property
     def title(self) -> str:
@@ -176,10 +185,16 @@ def _read_host(name: str, host: HostTarget) -> Place:
         info = request_json_blocking(host, "GET", "/api/host", HOST_TIMEOUT)
         answer = request_json_blocking(host, "GET", "/api/sessions", HOST_TIMEOUT)
         listed = [
-            ListedSession(msgspec.convert(each, Summary), host, len(each.get("members") or ()), bool(each.get("awake")))
+            ListedSession(msgspec.convert(each, Summary), host, len(each.get("members") or ()), _state_of(each))
             for each in answer["sessions"][:MAX_LISTED]
         ]
+        listed.sort(key=lambda each: STATES.index(each.state))
         agents = tuple(str(each) for each in info.get("agents") or ())
     except (ConnectionFailed, ProtocolError, msgspec.ValidationError, KeyError, TypeError, AttributeError) as error:
         return Place(name, host, [], str(error) or "no answer")
     return Place(name, host, [each for each in listed if not each.summary.archived], "", agents)
+
+
+def _state_of(session: dict[str, Any]) -> str:
+    state = session.get("state")
+    return state if state in STATES else IDLE
