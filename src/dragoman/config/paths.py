@@ -80,6 +80,11 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.data, "agents")
 
     @property
+    def tools(self) -> str:
+        """The programs that were brought as wheels for these agents."""
+        return os.path.join(self.data, "tools")
+
+    @property
     def agents_lock(self) -> str:
         """The lock of the installed agents."""
         return os.path.join(self.config, "agents.lock")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from dragoman.config.introductions import Introductions
 from dragoman.config.paths import user_paths
-from dragoman.registry.install import npm, steps
+from dragoman.registry.install import npm, resolutions, steps
 from tests.registry.home import User, needs_npm, set_environment
 from tests.registry.packages import binary_entry, entry, npm_package, pypi_package
 from tests.registry.stand_in import Site, serve
@@ -302,3 +303,26 @@ def test_a_full_disk_is_told_with_its_place(user: User, monkeypatch: pytest.Monk
     assert user.install("small") == 8
     assert "/somewhere: No space left on device; nothing half-made was left" in user.err
     assert user.listed() == []
+
+
+@needs_npm
+def test_what_npm_and_uv_resolved_is_kept_for_a_day(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    npm_package(user.site, "agent", "1.0.0")
+    pypi_package(user.site, "small-agent", "0.3.0")
+    user.publish(
+        entry("agent", "1.0.0", {"npx": {"package": "agent@1.0.0"}}),
+        entry("python-agent", "0.3.0", {"uvx": {"package": "small-agent==0.3.0"}}),
+    )
+    for id in ("agent", "python-agent"):
+        assert user.install(id) == 0, user.err
+        assert user.run("remove", id, "--yes") == 0
+        before = len(user.site.requests)
+        assert user.run("install", id, "--yes", refresh=False) == 0, user.err
+        assert "resolving" not in user.err
+        assert len(user.site.requests) == before or id == "python-agent"  # uv asks whether its cache is current
+        assert user.run("remove", id, "--yes") == 0
+        assert user.run("install", f"{id}@latest", "--yes", refresh=False) == 0, user.err
+        assert "resolving" in user.err
+    monkeypatch.setattr(resolutions, "MAX_AGE", timedelta(0))
+    assert user.run("install", "agent", "--dry-run", refresh=False) == 0
+    assert "resolving" in user.err

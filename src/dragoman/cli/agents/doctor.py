@@ -77,7 +77,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _tool_checks(registries: Registries) -> list[Check]:
-    tools = os.path.join(registries.paths.data, "tools")
+    tools = registries.paths.tools
     get = "install it, or: dragoman agents doctor --get"
     nodes, uv, pythons = find_nodes(tools, registries.section.node), find_uv(tools), find_pythons()
     node = ", ".join(f"{each.version} at {each.path}" for each in nodes)

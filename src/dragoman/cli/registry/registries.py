@@ -31,7 +31,7 @@ class Registries:
         given = options or argparse.Namespace(registry=[], offline=False, refresh=False, ca="")
         self.urls: tuple[str, ...] = tuple(given.registry) or self.section.urls
         self.is_offline = given.offline or os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0")
-        self._refresh = given.refresh
+        self.refresh = given.refresh
         self.ca = given.ca or self.section.ca
 
     @cached_property
@@ -48,7 +48,7 @@ class Registries:
     def catalog(self) -> Catalog:
         """The indexes; fetched if they are old."""
         cache = os.path.join(self.paths.cache, "registry")
-        return load_catalog(self.urls, cache, lambda: self.http, offline=self.is_offline, refresh=self._refresh)
+        return load_catalog(self.urls, cache, lambda: self.http, offline=self.is_offline, refresh=self.refresh)
 
     @cached_property
     def kept_catalog(self) -> Catalog:

@@ -44,7 +44,7 @@ class Workshop(NamedTuple):
     @property
     def tools(self) -> str:
         """The folder of tools that were brought as wheels."""
-        return f"{self.paths.data}/tools"
+        return self.paths.tools
 
     @property
     def downloads(self) -> str:

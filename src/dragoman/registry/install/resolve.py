@@ -12,6 +12,7 @@ from dragoman.registry.install.binary import resolve_binary
 from dragoman.registry.install.npm import resolve_npm
 from dragoman.registry.install.plan import Plan, Wishes, Workshop
 from dragoman.registry.install.pypi import resolve_pypi
+from dragoman.registry.install.resolutions import Resolutions
 from dragoman.registry.platforms import Machine, this_machine
 
 LATEST = "latest"
@@ -38,8 +39,10 @@ def choose_kind(entry: Entry, machine: Machine, has_node: bool, wanted: str = ""
     return next(kind for kind, fits in order if fits)
 
 
-def make_plan(found: Found, wishes: Wishes, workshop: Workshop, first_use: str = "", has_node: bool = True) -> Plan:
-    """Resolve an entry; raise RegistryFault with what to do."""
+def make_plan(
+    found: Found, wishes: Wishes, workshop: Workshop, first_use: str = "", has_node: bool = True, *, anew: bool = False
+) -> Plan:
+    """Resolve an entry, `anew` even if it was resolved before; raise RegistryFault with what to do."""
     entry = found.entry
     if wishes.preview:
         if entry.preview is None:
@@ -57,7 +60,12 @@ def make_plan(found: Found, wishes: Wishes, workshop: Workshop, first_use: str =
         package = entry.packages[kind]
         # The snapshot that ships is as old as Dragoman: there the package index knows better which version is current.
         version = wishes.version or (LATEST if found.source.is_snapshot else package.version or LATEST)
-        resolve = resolve_npm if kind == NPX else resolve_pypi
-        plan = resolve(entry, package, wishes, workshop, version)
+        kept = Resolutions(workshop)
+        known = None if anew or wishes.version == LATEST else kept.find(package, version, wishes, entry)
+        if known is None:
+            resolve = resolve_npm if kind == NPX else resolve_pypi
+            known = resolve(entry, package, wishes, workshop, version)
+            kept.keep(package, version, known)
+        plan = known
     notes = [*plan.notes, *entry.notes]
     return msgspec.structs.replace(plan, source=found.source.url, notes=tuple(notes))

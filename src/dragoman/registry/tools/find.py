@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from dragoman.registry.versions import satisfies_npm_range, sort_key
 
 # `node --version` answers at once; a network file system may be slow. Seconds.
 VERSION_TIMEOUT = 20.0
+# Programs that are asked for their version at once; a machine with version managers has twenty Pythons.
+_STARTS = 8
 
 # Where version managers put node; a program started from a desktop has none of them on its PATH.
 _NODE_PLACES = (
@@ -92,21 +95,22 @@ def find_uv(tools: str, environ: Mapping[str, str] = os.environ) -> Program | No
     return None
 
 
-def find_pythons(environ: Mapping[str, str] = os.environ) -> list[Program]:
-    """Return the Pythons of this machine that agents can use, the newest first."""
+def find_pythons(environ: Mapping[str, str] = os.environ, *, only: str = "") -> list[Program]:
+    """Return the Pythons of this machine that agents can use, the newest first; `only` is a version such as "3.12"."""
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     on_path = [path for folder in folders for path in glob.glob(os.path.join(glob.escape(folder), "python3.[0-9]*"))]
-    candidates = [_base_python(), *on_path, *_expand(_PYTHON_PLACES)]
-    found: dict[str, Program] = {}
-    for path in candidates:
-        real = os.path.realpath(path)
-        is_python = re.fullmatch(r"python3(\.\d+)?", os.path.basename(path)) is not None
-        if real in found or not is_python or not os.access(path, os.X_OK):
-            continue
-        version = program_version(path).removeprefix("Python ")
-        if version:
-            found[real] = Program(path, version)
-    return sorted(found.values(), key=lambda program: sort_key(program.version), reverse=True)
+    named = f"python{only}" if only else ""
+    found: dict[str, str] = {}
+    for path in [_base_python(), *on_path, *_expand(_PYTHON_PLACES)]:
+        name = os.path.basename(path)
+        fits = not named or name in (named, "python3")  # the name tells: others need not be started
+        if fits and re.fullmatch(r"python3(\.\d+)?", name) and os.access(path, os.X_OK):
+            found.setdefault(os.path.realpath(path), path)
+    with ThreadPoolExecutor(_STARTS) as pool:
+        versions = [text.removeprefix("Python ") for text in pool.map(program_version, found.values())]
+    programs = [Program(path, version) for path, version in zip(found.values(), versions, strict=True) if version]
+    fitting = [each for each in programs if not only or each.version.startswith(f"{only}.")]
+    return sorted(fitting, key=lambda program: sort_key(program.version), reverse=True)
 
 
 def _base_python() -> str:
