@@ -43,7 +43,7 @@ async def write(store: MemoryStore, texts: str) -> tuple[list[int], list[str]]:
     """Log each text as one append; return the numbers that were announced and the callbacks that ran."""
     numbers: list[int] = []
     delivered: list[str] = []
-    log = SessionLog(store, "s", on_entry=lambda _, entry: numbers.append(entry.seq))
+    log = SessionLog(store, "s", on_entries=lambda _, entries: numbers.extend(entry.seq for entry in entries))
     log.claim = await store.claim("s", "a", epoch=0)
     for text in texts:
         log.append("update", {"text": text}, then=lambda text=text: delivered.append(text))  # type: ignore[misc]

@@ -84,7 +84,7 @@ class Connection:
         self.tap: Tap | None = None
         self.on_update: UpdateSink | None = None
         self.on_text_run: TextRunSink = lambda run: False
-        self._inbox = Inbox(self._dispatch, lambda error: sender.log_failure("a notification handler", error))
+        self._inbox = Inbox(self._dispatch_frames, lambda error: sender.log_failure("a notification handler", error))
         sender.resume_reading = self._inbox.space_available.set
         self.ended: asyncio.Event = asyncio.Event()
         self._reader_task: asyncio.Task[None] | None = None
@@ -225,68 +225,85 @@ class Connection:
             raise error
 
     def _accept_frames(self, frames: list[Frame]) -> None:
-        """Accept the frames of one block in wire order; deliver consecutive text chunks together."""
-        start, end = 0, len(frames)
-        while start < end:
+        """Dispatch the frames of one block in wire order; queue them while a handler is awaited."""
+        if not self._inbox.is_busy:
+            start, waiting = self._dispatch_frames(frames, 0)
+            if waiting is not None:
+                self._inbox.block_on(waiting)
+            if start == len(frames):
+                return
+            frames = frames[start:]
+        if self.sender.pending.nested_count:
+            frames = [frame for frame in frames if not self._dispatch_nested_answer(frame)]
+        self._inbox.push(frames)
+
+    def _dispatch_nested_answer(self, frame: Frame) -> bool:
+        """Dispatch an answer that the awaited handler itself waits for; return whether the frame was one."""
+        try:
+            envelope = parse_envelope(frame) if type(frame) is bytes else None
+        except Malformed:
+            return False  # reported in its turn
+        if envelope is None or envelope.method is not UNSET or not self.sender.pending.is_nested(envelope.id):
+            return False
+        self._dispatch(envelope, frame)  # type: ignore[arg-type]
+        return True
+
+    def _dispatch_frames(self, frames: list[Frame], start: int) -> tuple[int, Awaitable[None] | None]:
+        """Dispatch frames until one has to be awaited; deliver consecutive text chunks together.
+
+        Return where to go on, and what to await.
+        """
+        waiting: Awaitable[None] | None = None
+        end = len(frames)
+        while start < end and waiting is None:
             run = text_run_at(frames, start) if self._accepts_text_runs() else None
             if run is None:
-                self._accept_frame(frames[start])
+                waiting = self._dispatch_frame(frames[start])
                 start += 1
             else:
-                start += self._deliver_text_run(run)
+                count, waiting = self._deliver_text_run(run)
+                start += count
+        return start, waiting
 
     def _accepts_text_runs(self) -> bool:
-        """Whether a text chunk could be delivered now: nothing queued, tapped or emulated."""
+        """Whether a text chunk could be delivered now: it is neither tapped nor emulated."""
         sender = self.sender
         return (
             self.on_update is not None
-            and not self._inbox.is_busy
             and self.tap is None
             and sender.codec is not None
             and sender.codec.is_native
             and not (sender.emulation and UPDATE in sender.emulation.emulator.incoming)
         )
 
-    def _deliver_text_run(self, run: TextRun) -> int:
-        """Deliver a run whole, or chunk by chunk until one has to be awaited; return how many were delivered."""
+    def _deliver_text_run(self, run: TextRun) -> tuple[int, Awaitable[None] | None]:
+        """Deliver a run whole, or chunk by chunk until one has to be awaited; return how many, and what to await."""
         session, updates = run
         sink = self.on_update
         assert sink is not None
         count = len(updates)
         try:
             if self.on_text_run(run):
-                return count
+                return count, None
             for count, update in enumerate(updates, 1):
                 waiting = sink(session, update)
                 if waiting is not None:
-                    self._inbox.block_on(waiting)
-                    return count
+                    return count, waiting
         except Exception as error:  # raised by a hook: only this update is lost
             self.sender.log_failure(UPDATE, error)
-        return count
+        return count, None
 
-    def _accept_frame(self, frame: Frame) -> None:
-        """Dispatch one frame now, or queue it while a handler is awaited."""
+    def _dispatch_frame(self, frame: Frame) -> Awaitable[None] | None:
+        """Dispatch one frame; what it returns must be awaited before the next one."""
         if type(frame) is not bytes:
             malformed.report_oversize(self.sender, frame)  # type: ignore[arg-type]
-            return
+            return None
         try:
             envelope = parse_envelope(frame)
         except Malformed as error:
             malformed.report_malformed(self.sender, frame, error)
-            return
-        if not self._inbox.is_busy:
-            waiting = self._dispatch(envelope, frame)
-            if waiting is not None:
-                self._inbox.block_on(waiting)
-        elif (
-            (pending := self.sender.pending).nested_count
-            and envelope.method is UNSET
-            and pending.is_nested(envelope.id)
-        ):
-            self._dispatch(envelope, frame)  # the handler that is awaited waits for this answer
-        else:
-            self._inbox.push(envelope, frame)
+            return None
+        return self._dispatch(envelope, frame)
 
     def _dispatch(self, envelope: Envelope, frame: bytes) -> Awaitable[None] | None:
         """Dispatch one message; what it returns must be awaited before the next message."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
@@ -71,6 +71,20 @@ class Outbox:
             self.should_throttle = True
         try:
             self._send(frame)
+        except ConnectionFailed:
+            pass  # the reader gets the same error and ends the connection with it
+
+    def write_all(self, frames: Sequence[bytes], size: int) -> None:
+        """Send frames of this many bytes; do nothing once the connection has ended."""
+        if self.is_closed:
+            return
+        self._unyielded_bytes += size + len(frames)
+        if self._unyielded_bytes >= YIELD_BYTES:
+            self.should_throttle = True
+        send = self._send
+        try:
+            for frame in frames:
+                send(frame)
         except ConnectionFailed:
             pass  # the reader gets the same error and ends the connection with it
 

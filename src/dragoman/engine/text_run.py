@@ -23,6 +23,9 @@ from dragoman.wire.frames import Frame
 # How encoders usually begin the frame of an update; others take the general path, which is only a little slower.
 _UPDATE_PREFIXES = (b'{"jsonrpc":"2.0","method":"session/update",', b'{"jsonrpc": "2.0", "method": "session/update",')
 
+# The longest run: behind a slow handler, thousands may have queued.
+MAX_RUN = 1024
+
 CHUNK_TYPES = frozenset({AgentMessageChunk, AgentThoughtChunk, UserMessageChunk})
 _CHUNK_TYPE_BY_KIND: dict[Any, Any] = {kind.__struct_config__.tag: kind for kind in CHUNK_TYPES}
 
@@ -59,7 +62,8 @@ def text_run_at(frames: list[Frame], start: int) -> TextRun | None:
     updates: list[Any] = []
     decode = _frame_decoder().decode
     try:
-        for index in range(start, len(frames)):  # an islice would walk over all frames before, at every run
+        # An islice would walk over all frames before, at every run.
+        for index in range(start, min(len(frames), start + MAX_RUN)):
             frame = frames[index]
             message = decode(frame)  # type: ignore[arg-type]
             params = message.params

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +176,14 @@ class HostClient:
         self._unchecked_bytes += size
         if size > self._largest:
             self._largest = size
+
+    def write_frames(self, frames: Sequence[bytes], size: int) -> None:
+        """Send frames of this many bytes that are shared with others, like `write_frame`."""
+        if self._unchecked_bytes + size >= CHECK_AFTER_BYTES:
+            self._check_backlog()
+        self.connection.sender.outbox.write_all(frames, size)
+        self._unchecked_bytes += size
+        self._largest = max(self._largest, max(map(len, frames)))
 
     def _check_backlog(self) -> None:
         if self.connection.transport.congested():

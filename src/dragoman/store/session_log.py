@@ -48,9 +48,12 @@ class SessionLog:
         session_id: str | Callable[[], Awaitable[str]],
         *,
         on_failure: Callable[[ProtocolError], None] = lambda _: None,
-        on_entry: Callable[[str, Entry], None] | None = None,
+        on_entries: Callable[[str, list[Entry]], None] | None = None,
     ) -> None:
-        """`session_id` is the id in the store, or finds it; `on_failure` is called if the store fails."""
+        """`session_id` is the id in the store, or finds it; `on_failure` is called if the store fails.
+
+        `on_entries` gets the id and the entries of each commit.
+        """
         self.store = store
         self.session_id = session_id if isinstance(session_id, str) else ""
         self.turn: str | None = None
@@ -60,7 +63,7 @@ class SessionLog:
         self.batch_limit: int | None = None  # entries per batch, for a session with many listeners
         self.on_failure = on_failure
         self.on_fenced: Callable[[ProtocolError], None] = lambda _: None  # called if another node owns the log now
-        self._on_entry = on_entry
+        self._on_entries = on_entries
         self._pending: list[PendingEntry] = []
         self._write_task: asyncio.Task[None] | None = None
         self._space: asyncio.Event | None = None
@@ -81,6 +84,18 @@ class SessionLog:
             return
         draft = Draft(kind=kind, actor=actor, time=now(), body=body, turn=self.turn)
         self._pending.append(PendingEntry(draft, then, on_failure))
+        self._start_writing()
+
+    def append_run(self, kind: str, bodies: list[Any], *, actor: str = "agent") -> None:
+        """Log events that came together."""
+        if self.fault is not None:
+            return
+        time, turn = now(), self.turn
+        drafts = [Draft(kind=kind, actor=actor, time=time, body=body, turn=turn) for body in bodies]
+        self._pending += [PendingEntry(draft, None, None) for draft in drafts]
+        self._start_writing()
+
+    def _start_writing(self) -> None:
         if self._write_task is None:
             self._write_task = asyncio.get_running_loop().create_task(self._write())
 
@@ -170,9 +185,8 @@ class SessionLog:
             raise
         if self._space is not None and len(self._pending) < RESUME_BELOW:
             self._space.set()
-        if self._on_entry is not None:
-            for entry in entries:
-                self._on_entry(self.session_id, entry)
+        if self._on_entries is not None and entries:
+            self._on_entries(self.session_id, entries)
         return batch
 
     async def _store_drafts(self, drafts: list[Draft]) -> list[Entry]:

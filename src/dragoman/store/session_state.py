@@ -6,7 +6,6 @@ Takes undecoded entries in order and decodes only those that change the state. M
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -86,9 +85,10 @@ class SessionState:
         self.seq = entry.seq
         fold = _FOLDS.get(entry.kind)
         if fold is not None:
-            # an imported log may hold anything
-            with suppress(AttributeError, TypeError, ValueError, msgspec.MsgspecError):
+            try:
                 fold(self, entry)
+            except (AttributeError, TypeError, ValueError, msgspec.MsgspecError):
+                pass  # an imported log may hold anything
 
     def _apply_opened(self, entry: RawEntry) -> None:
         body = entry.value

@@ -103,7 +103,7 @@ async def test_a_writer_that_nobody_overtook_goes_on_and_stores_once(
     async with fresh(one) as engine, asyncio.timeout(60):
         store, client = parts_of(engine)
         told: list[int] = []
-        log = SessionLog(store, "s", on_entry=lambda _, entry: told.append(entry.seq))
+        log = SessionLog(store, "s", on_entries=lambda _, entries: told.extend(entry.seq for entry in entries))
         log.claim = await store.claim("s", "a#1", epoch=0)
         await log.append_and_wait("update", {"n": 1})
         original, losses = client.publish, [loss, loss]

@@ -113,7 +113,7 @@ async def test_an_append_whose_connection_was_cut_is_settled_and_stored_once(pos
     async with open_engine_at(postgres_url()) as engine, asyncio.timeout(60):
         store, database = engine.store, engine.database
         told: list[int] = []
-        log = SessionLog(store, "s", on_entry=lambda _, entry: told.append(entry.seq))
+        log = SessionLog(store, "s", on_entries=lambda _, entries: told.extend(entry.seq for entry in entries))
         log.claim = await store.claim("s", "a#1", epoch=0)
         await log.append_and_wait("update", {"n": 1})
         async with database.connection() as blocking:

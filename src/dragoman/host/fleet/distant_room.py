@@ -172,10 +172,9 @@ class DistantRoom:
                 self.spawn(self.catch_up())
             return
         self._note_prompt(entry)
-        self.members.on_committed(
-            self.id,
-            Entry(seq=entry.seq, kind=entry.kind, actor=entry.actor, time=entry.time, body=entry.body, turn=entry.turn),
-        )
+        seq, kind, actor, time = entry.seq, entry.kind, entry.actor, entry.time
+        committed = Entry(seq=seq, kind=kind, actor=actor, time=time, body=entry.body, turn=entry.turn)
+        self.members.on_committed(self.id, [committed])
         if entry.kind == EntryKind.TURN_ENDED:
             self.queue.running = None
             self._resolve_turn(entry)
@@ -211,7 +210,7 @@ class DistantRoom:
                 for line in lines:
                     self.on_entry(decode_raw_entry(line))
                 if self.state.seq == before:  # entries of a damaged log are missing: members read what is there
-                    self.members.on_committed(self.id, decode_entry(lines[0]))
+                    self.members.on_committed(self.id, [decode_entry(lines[0])])
         finally:
             self._is_catching_up -= 1
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,10 @@ from dragoman.host.room.notifications import (
     live_notifications,
     replay_notifications,
     running_state,
+    shared_frame,
+    update_head,
 )
+from dragoman.host.room.update_run import UpdateRun
 from dragoman.schema.base import encode
 from dragoman.schema.update import AvailableCommandsUpdate, UpdateParams
 from dragoman.store.contract import Entry, EntryKind, RawEntry, decode_raw_entry
@@ -66,6 +69,7 @@ class Members(Mapping[str, Member]):
         self.listeners: list[MemberListener] = []
         self._joining_count = 0
         self._recent_entries: deque[RawEntry] = deque(maxlen=MAX_RECENT)
+        self._update_head = update_head(room.id)
         self._presence_timer: asyncio.TimerHandle | None = None
         self._logged_people = set(room.state.people)  # who is present according to the log, including queued entries
 
@@ -89,52 +93,93 @@ class Members(Mapping[str, Member]):
 
     # --- sending ------------------------------------------------------------------------------------------------
 
-    def on_committed(self, _: str, entry: Entry) -> None:
-        """Send a committed entry to everybody."""
-        body = entry.body if type(entry.body) is Raw else Raw(encode(entry.body))
-        line = RawEntry(entry.seq, entry.kind, body, entry.actor, entry.turn)
-        is_gap = bool(self._state.seq) and line.seq > self._state.seq + 1
-        self._state.apply(line)
-        if is_gap:
-            self.has_gap = True
-            self._recent_entries.clear()  # members who are reading the log find the missing entries there
-        if self._joining_count:
-            self._recent_entries.append(line)
-        for listener in self.listeners:
-            listener.on_entry(line)
-        if not self._live_members:
-            return
-        seq = line.seq
-        if is_gap:  # another program wrote to this log: everybody reads what they missed
-            behind = [member for member in self._live_members if member.is_live]
-            for member in behind:
-                member.is_live = False
-            self._room.spawn(self._catch_up_members(behind))
-            return
-        try:
-            notifications = live_notifications(self._room.id, line)
-        except Exception as error:  # an entry that cannot be rendered must not stop the log
-            self._room.report(f"entry {seq} cannot be sent: {error!r}")
-            return
-        if entry.kind == EntryKind.TURN_ENDED and self._room.queue.running is not None:
+    def on_committed(self, _: str, entries: Sequence[Entry]) -> None:
+        """Send committed entries to everybody."""
+        run = UpdateRun()
+        for entry in entries:
+            body = entry.body if type(entry.body) is Raw else Raw(encode(entry.body))
+            line = RawEntry(entry.seq, entry.kind, body, entry.actor, entry.turn)
+            is_gap = bool(self._state.seq) and line.seq > self._state.seq + 1
+            self._state.apply(line)
+            if is_gap:
+                self.has_gap = True
+                self._recent_entries.clear()  # members who are reading the log find the missing entries there
+            if self._joining_count:
+                self._recent_entries.append(line)
+            for listener in self.listeners:
+                listener.on_entry(line)
+            if not self._live_members:
+                continue
+            frame = None if is_gap else shared_frame(self._update_head, line)
+            if frame is not None:
+                run.add(line, frame)
+            if run.lines and (frame is None or run.is_full):
+                self._send_run(run)
+                run = UpdateRun()
+            if is_gap:  # another program wrote to this log: everybody reads what they missed
+                self._catch_up_live_members()
+            elif frame is None:
+                self._send_entry(line)
+        if run.lines:
+            self._send_run(run)
+
+    def _catch_up_live_members(self) -> None:
+        behind = [member for member in self._live_members if member.is_live]
+        for member in behind:
+            member.is_live = False
+        self._room.spawn(self._catch_up_members(behind))
+
+    def _send_entry(self, line: RawEntry) -> None:
+        """Send one entry to everybody."""
+        notifications = self._render(line)
+        if line.kind == EntryKind.TURN_ENDED and self._room.queue.running is not None:
             for notification in notifications:  # the client of the prompt is told by the answer to it
                 if notification.only_wide:
                     notification.except_client = self._room.queue.running.client_id
-        delivered = 0
         for member in self._live_members:  # a disconnect replaces this tuple
-            if seq > member.seen_seq and member.is_live:
-                member.seen_seq = seq
-                delivered += 1
-                for notification in notifications:
-                    self._notify_member(member, notification)
-        self._host.counters.delivered_entries += delivered
+            if line.seq > member.seen_seq and member.is_live:
+                self._send_notifications(member, line.seq, notifications)
+
+    def _send_run(self, run: UpdateRun) -> None:
+        """Send updates to everybody: the same frames to all clients that can share them."""
+        rendered: list[list[Notification]] = []  # for the others
+        for member in self._live_members:  # a disconnect replaces this tuple
+            if not member.is_live or member.seen_seq >= run.lines[-1].seq:
+                continue
+            if run.is_shared_with(member):
+                self._host.counters.delivered_entries += len(run.lines)
+                try:
+                    run.send(member)
+                except Exception as error:
+                    self._report_not_notified(member, error)
+                continue
+            rendered = rendered or [self._render(line) for line in run.lines]
+            for line, notifications in zip(run.lines, rendered, strict=True):
+                if line.seq > member.seen_seq and member.is_live:
+                    self._send_notifications(member, line.seq, notifications)
+
+    def _render(self, line: RawEntry) -> list[Notification]:
+        try:
+            return live_notifications(self._room.id, line)
+        except Exception as error:  # an entry that cannot be rendered must not stop the log
+            self._room.report(f"entry {line.seq} cannot be sent: {error!r}")
+            return []
+
+    def _send_notifications(self, member: Member, seq: int, notifications: list[Notification]) -> None:
+        member.seen_seq = seq
+        self._host.counters.delivered_entries += 1
+        for notification in notifications:
+            self._notify_member(member, notification)
 
     def _notify_member(self, member: Member, notification: Notification) -> None:
         """Send to one member. A failure does not affect the others."""
         try:
             member.notify(notification)
         except Exception as error:
-            self._room.report(f"{member.client.client_name or 'a client'} was not notified: {error!r}")
+            self._report_not_notified(member, error)
+
+    def _report_not_notified(self, member: Member, error: Exception) -> None:
+        self._room.report(f"{member.client.client_name or 'a client'} was not notified: {error!r}")
 
     async def _catch_up_members(self, behind: list[Member]) -> None:
         self._joining_count += 1

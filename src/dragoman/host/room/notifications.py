@@ -48,6 +48,9 @@ _PLAIN_UPDATES = (
 # The code of a turn's error for clients that are told it with a state; the log has only its kind.
 INTERNAL_ERROR_CODE = -32603
 
+# How the frame of an update begins and ends.
+_HEAD, _TAIL = b'{"jsonrpc":"2.0","method":"session/update","params":{', b"}}"
+
 _RESTART_HINT = "The next prompt starts it again."
 
 # An update that contains one of these, perhaps only in its text, may have another form in official v1 (dialect/v1), or
@@ -83,13 +86,24 @@ def seq_meta(seq: int, extra_meta: bytes = b"") -> bytes:
     return b',"_meta":{"dragoman":{"seq":%d%b}}' % (seq, extra_meta)
 
 
-def update_frame(session: bytes, update: bytes, seq: int, extra_meta: bytes = b"") -> bytes:
-    """Return the frame of an update for official v1. `session` is the id as JSON."""
-    return b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":%b%b}}' % (
-        session,
-        update,
-        seq_meta(seq, extra_meta),
-    )
+def update_head(session: str) -> bytes:
+    """Return how the frames of a session's updates begin."""
+    return _HEAD + b'"sessionId":%b,"update":' % encode(session)
+
+
+def update_frame(head: bytes, update: bytes, seq: int, extra_meta: bytes = b"") -> bytes:
+    """Return the frame of an update for official v1. `head` is how those of its session begin."""
+    return head + update + seq_meta(seq, extra_meta) + _TAIL
+
+
+def shared_frame(head: bytes, entry: RawEntry) -> bytes | None:
+    """Return the frame that is all that is sent for an entry, the same for all of official v1; None if more is."""
+    if entry.kind != EntryKind.UPDATE:
+        return None
+    raw = bytes(entry.body)
+    if not raw.startswith(_PLAIN_UPDATES) or _has_rewritten_member(raw) is not None:
+        return None
+    return update_frame(head, raw, entry.seq)
 
 
 def closed_notification(session: str, reason: str) -> Notification:
@@ -124,10 +138,8 @@ def replay_notifications(session: str, entry: RawEntry) -> list[Notification]:
 
 
 def _render_update(session: str, entry: RawEntry) -> list[Notification]:
-    raw = bytes(entry.body)
-    is_common = raw.startswith(_PLAIN_UPDATES) and _has_rewritten_member(raw) is None
-    frame = update_frame(encode(session), raw, entry.seq) if is_common else None
-    return [Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame)]
+    frame = shared_frame(update_head(session), entry)
+    return [Notification(UPDATE, seq=entry.seq, raw=bytes(entry.body), frame=frame)]
 
 
 def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
@@ -141,7 +153,7 @@ def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
         notifications[0].only_client = own_turn.only_client = sender
     for block in decode_prompt(entry.body):
         raw = encode(UserMessageChunk(content=block))
-        frame = update_frame(encode(session), raw, entry.seq, extra_meta) if raw.find(b'"_meta"') < 0 else None
+        frame = update_frame(update_head(session), raw, entry.seq, extra_meta) if raw.find(b'"_meta"') < 0 else None
         notifications.append(
             Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame, extra_meta=extra_meta, except_client=sender)
         )
@@ -231,8 +243,6 @@ _RENDERERS: dict[str, Callable[[str, RawEntry], list[Notification]]] = {
     EntryKind.AGENT_EXITED: _render_agent_exit,
     EntryKind.MEMBER: _render_member,
 }
-
-_HEAD, _TAIL = b'{"jsonrpc":"2.0","method":"session/update","params":{', b"}}"
 
 
 class NumberedOutbox(Outbox):

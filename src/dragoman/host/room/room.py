@@ -45,7 +45,7 @@ class Room:
         self.is_closed = False
         self.close_reason = "the host was stopped"
         self.members = members if members is not None else Members(self)
-        self.log = SessionLog(host.store, id, on_entry=self.members.on_committed)
+        self.log = SessionLog(host.store, id, on_entries=self.members.on_committed)
         self.questions = Questions(self.members.values, host.limits)
         self.questions.on_change = self.note_activity
         self.agent_questions = AgentQuestions(id, self.questions, self.log)

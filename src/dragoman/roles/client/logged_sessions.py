@@ -87,11 +87,11 @@ class LoggedSession:
         # (docs/protocol/peers.md#replay).
         self._replayed: list[Any] | None = [] if method in methods_that("reopens") else None
         self._log = settings.log or SessionLog(
-            settings.store, log_id or self._create_log_id, on_entry=settings.on_entry
+            settings.store, log_id or self._create_log_id, on_entries=_each(settings.on_entry)
         )
         self._log.on_failure = self._on_log_failed
         session.log = self._log
-        session._receive = self.receive
+        session._receive, session._receive_run = self.receive, self.receive_run
 
     async def _create_log_id(self) -> str:
         """Return the session's id as the log's id, unless another session has it, as with agents that count."""
@@ -137,6 +137,14 @@ class LoggedSession:
             note = None if type(update) in ROLES else lambda: session._note_state(update)
             log.append(EntryKind.UPDATE, Raw(encode(update)), then=note)
         return log.wait_for_space() if log.is_full else None
+
+    def receive_run(self, chunks: list[Any]) -> bool:
+        """Log text chunks of one message at once; return False if each has to wait or is delivered here."""
+        log = self._log
+        if self._replayed is not None or self.session._settings.keeps_messages or log.is_full:
+            return False
+        log.append_run(EntryKind.UPDATE, [Raw(encode(chunk)) for chunk in chunks])
+        return True
 
     def _on_log_failed(self, error: ProtocolError) -> None:
         """Fail and cancel the turn, because the log cannot be written."""
@@ -271,6 +279,18 @@ class SessionLogs:
             uri = f"dragoman://session/{summary.session_id}/transcript.md"
             return EmbeddedResource(resource=ResourceContents(uri=uri, mime_type="text/markdown", text=text))
         return TextContent(text=f"This is what was said before:\n\n{text}\n\nNow:\n")
+
+
+def _each(on_entry: Callable[[str, Entry], None] | None) -> Callable[[str, list[Entry]], None] | None:
+    """Return a callback for stored entries that passes them on one by one."""
+    if on_entry is None:
+        return None
+
+    def pass_on(log_id: str, entries: list[Entry]) -> None:
+        for entry in entries:
+            on_entry(log_id, entry)
+
+    return pass_on
 
 
 _REOPEN_METHODS: tuple[tuple[str, str, Callable[..., Any]], ...] = (

@@ -140,9 +140,8 @@ class RemoteAgent:
         connection = connected.connection
         connection.on_close = lambda error: self._on_connection_lost(connection, error)
         connection.on_update = self._sessions.receive
-        if (logs := self._sessions.logs) is None:
-            connection.on_text_run = self._sessions.receive_run
-        else:  # each chunk has its own entry
+        connection.on_text_run = self._sessions.receive_run
+        if (logs := self._sessions.logs) is not None:
             connection.sender.on_translation_note = partial(logs.note_translation_loss, connection)
         if connection.failure is not None:
             self._on_connection_lost(connection, connection.failure)

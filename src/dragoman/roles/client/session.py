@@ -99,8 +99,9 @@ class ClientSession:
         self.is_closing = False  # whether we end the agent ourselves, so that its exit is not logged
         self._preamble: list[Any] = []  # blocks to send before the first prompt
         self._prompt_answered: asyncio.Event | None = None  # set when the agent answered the last logged prompt
-        # Takes one update, in order; await the result before the next one. An attribute, so that a log can come before.
+        # Attributes, so that a log can come before: for one update, awaited before the next, and for a run of texts.
         self._receive: Callable[[Any], Awaitable[None] | None] = self._deliver
+        self._receive_run: Callable[[list[Any]], bool] = self._deliver_run
 
     # --- state ------------------------------------------------------------------------------------------------
 
@@ -349,15 +350,14 @@ class ClientSession:
 
         self.log.call_after(note)
 
-    def _receive_run(self, chunks: list[Any]) -> bool:
-        """Receive text chunks of one message at once. Return False, and do nothing, if each must be handled alone."""
+    def _deliver_run(self, chunks: list[Any]) -> bool:
+        """Add text chunks to the transcript and pass them to the turn, if nobody else waits for each."""
         turn = self.turn
         if self.on_update is not None or turn is None or turn.is_over or self._is_foreign_turn:
             return False
-        if not turn._receive_run(chunks):
-            return False
-        self._transcript.add_run(chunks)
-        return True
+        if is_taken := turn._receive_run(chunks):
+            self._transcript.add_run(chunks)
+        return is_taken
 
     async def _note_question(self, method: str, params: Any) -> None:
         """Log a question to the user. Add the tool call of a permission request, announced or not
