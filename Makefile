@@ -115,6 +115,7 @@ interop: $(VENV)/.dev $(SDK) ## eleven real agents and a real client, installed 
 	$(BIN)/python -m interop.mcp_servers
 	$(if $(ONLY),,$(BIN)/python -m interop.v2)
 	$(if $(ONLY),,$(BIN)/python -m interop.installs)
+	$(if $(ONLY),,$(BIN)/python -m interop.clean_machine)
 	$(BIN)/python -m interop.run $(if $(ONLY),$(foreach name,$(ONLY),--only $(name)))
 
 editors-check: $(VENV)/.dev ## what editors and package write, read by Neovim, Emacs, the registry's and Zed's own checks; see interop/editors.py

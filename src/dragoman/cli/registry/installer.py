@@ -140,7 +140,8 @@ def plan_lines(plan: Plan, name: str, registries: Registries) -> list[Line]:
             else ("sha256", "nobody vouches for this file; its hash is recorded now and compared later", "yellow")
         )
     else:
-        size = f", {format_size(plan.size)} unpacked without its dependencies" if plan.size else ""
+        known = f"{format_size(plan.size)} unpacked without its dependencies" if plan.size else ""
+        size = f", {known or f'{_VOUCHERS[plan.by]} does not say how large'}"
         count = "1 package" if plan.packages == 1 else f"{plan.packages} packages"
         lines.append(("package", f"{plan.package} from {_VOUCHERS[plan.by]}: {count}{size}", ""))
         lines.append(("hashes", f"of all packages, by {_VOUCHERS[plan.by]}", ""))
