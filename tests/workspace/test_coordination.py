@@ -11,6 +11,7 @@ import pytest
 from dragoman import ProtocolError, Turn, WorkspaceAccess
 from dragoman.errors import Kind
 from dragoman.roles.client import tree_members
+from dragoman.roles.client.workspace import WorkspaceUse
 from dragoman.schema.update import Notice
 from dragoman.store.memory import MemoryStore
 from dragoman.workspace import leases
@@ -53,6 +54,27 @@ async def test_a_stale_write_is_refused_and_names_who_changed_the_file(
         await plan.read(file)
         await plan.write(file, "three")
         assert file.read_text() == "three"
+
+
+@pytest.mark.item("BR-27")
+async def test_a_question_that_shows_the_file_to_the_user_is_not_a_read_of_the_session(
+    tmp_path: Path, coordinator: FileCoordinator
+) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("one")
+    shown: list[str | None] = []
+
+    def approve(use: WorkspaceUse) -> bool:
+        shown.append(None if use.read_current is None else use.read_current())
+        return True
+
+    async with agents_on(tmp_path, "plan", "code", coordinator=coordinator, approve=approve) as (plan, code):
+        await plan.read(file)
+        await code.read(file)
+        await code.write(file, "two")
+        assert "was changed by code" in (await refusal(plan, file, "three")).message
+    assert shown[-1] == "two"
+    assert file.read_text() == "two"
 
 
 async def test_a_file_that_a_session_never_read_is_refused_once(tmp_path: Path, coordinator: FileCoordinator) -> None:

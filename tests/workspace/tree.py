@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from dragoman import Agent, ClientSession, Turn, WorkspaceAccess
+from dragoman.roles.client.workspace import Approve, allow_all
 from dragoman.store.contract import Store
 from dragoman.testing import connect_in_memory
 from dragoman.workspace.coordination import FileCoordinator
@@ -67,6 +68,7 @@ async def agents_on(
     coordinator: FileCoordinator | None = None,
     coordinate: bool = True,
     store: Store | None = None,
+    approve: Approve = allow_all,
 ) -> AsyncIterator[list[TreeAgent]]:
     """Connect agents of these names, each with a session in this folder."""
     async with AsyncExitStack() as stack:
@@ -79,7 +81,7 @@ async def agents_on(
             async def answer(turn: Turn, inbox: asyncio.Queue[Work] = inbox) -> None:
                 await inbox.get_nowait()(turn)
 
-            workspace = WorkspaceAccess(coordinator=coordinator, coordinate=coordinate)
+            workspace = WorkspaceAccess(approve=approve, coordinator=coordinator, coordinate=coordinate)
             options: dict[str, Any] = {"workspace": workspace, "store": store}
             remote = await stack.enter_async_context(connect_in_memory(agent, **options))
             found.append(TreeAgent(name, await remote.open_session(os.fspath(folder)), inbox))

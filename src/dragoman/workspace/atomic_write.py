@@ -20,6 +20,8 @@ from dragoman.workspace.paths import PathTarget, Roots, file_error_data, find_ta
 _PROBE_FLAGS = os.O_WRONLY | os.O_NONBLOCK
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
+_READ_SIZE = 1024 * 1024
+
 
 # How long a write waits for a program that has the file open, and how often it looks. Seconds.
 CONTEST_WAIT, CONTEST_PAUSE = 2.0, 0.001
@@ -182,8 +184,13 @@ def read_content(target: PathTarget, name: str) -> bytes | None:
         fd = target.open_name(name, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
-    with open(fd, "rb", buffering=0) as file:
-        return file.readall()
+    try:
+        data = os.read(fd, os.fstat(fd).st_size + 1)
+        while more := os.read(fd, _READ_SIZE):
+            data += more
+        return data
+    finally:
+        os.close(fd)
 
 
 def rename(target: PathTarget, old: str, new: str) -> None:

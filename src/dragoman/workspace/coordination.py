@@ -44,6 +44,7 @@ class FileCoordinator:
         self._state_lock = threading.Lock()
         self._plain_writes = threading.Condition()  # of files that no command can write
         self._plain_write_count = 0
+        self._commanding: set[TreeMember] = set()  # those that run a command, or did a moment ago
         self._stripes = [threading.Lock() for _ in range(_STRIPES)]
         self._leases = LeaseTable()
         self._by_root: dict[str, set[TreeMember]] = {}
@@ -152,22 +153,25 @@ class FileCoordinator:
 
     # --- comparing --------------------------------------------------------------------------------------------
 
+    def lock(self, paths: Sequence[str]) -> list[threading.Lock]:
+        """Let no other thread check and write these files until the locks are released; return them."""
+        if len(paths) == 1:
+            held = [self._stripes[hash(paths[0]) % _STRIPES]]
+        else:  # in one order, so that no two threads wait for each other
+            held = [self._stripes[number] for number in sorted({hash(path) % _STRIPES for path in paths})]
+        for each in held:
+            each.acquire()
+        return held
+
     @contextmanager
     def locked(self, paths: Sequence[str]) -> Iterator[None]:
-        """Let no other thread check and write these files meanwhile."""
-        if len(paths) == 1:
-            with self._stripes[hash(paths[0]) % _STRIPES]:
-                yield
-            return
-        held: list[threading.Lock] = []
+        """Let no other thread check and write these files in the block."""
+        held = self.lock(paths)
         try:
-            for number in sorted({hash(path) % _STRIPES for path in paths}):
-                self._stripes[number].acquire()
-                held.append(self._stripes[number])
             yield
         finally:
-            for lock in held:
-                lock.release()
+            for each in held:
+                each.release()
 
     def note_read(self, member: TreeMember, path: str, data: bytes) -> None:
         """Note what a session has read."""
@@ -192,25 +196,30 @@ class FileCoordinator:
         change = self._change_of(path, digest, seen is not None)
         raise self._refused(member, _stale_error(path, change, seen is not None))
 
-    @contextmanager
-    def plain_write(self, member: TreeMember, path: str) -> Iterator[bool]:
-        """Yield whether a command may write this file meanwhile; if not, none starts before the end of the block."""
-        now = self._clock()
+    def begin_write(self, member: TreeMember, path: str) -> bool:
+        """Return whether a command may write this file meanwhile; if not, none starts before `end_write`."""
         with self._plain_writes:
-            is_contested = member.is_shared and any(each.runs_command(now) for each in self.members_at(path))
+            is_contested = bool(self._commanding) and member.is_shared and self._is_contested(path)
             self._plain_write_count += not is_contested
-        try:
-            yield is_contested
-        finally:
-            if not is_contested:
-                with self._plain_writes:
-                    self._plain_write_count -= 1
-                    self._plain_writes.notify_all()
+        return is_contested
+
+    def end_write(self, is_contested: bool) -> None:
+        """End what `begin_write` began."""
+        if not is_contested:
+            with self._plain_writes:
+                self._plain_write_count -= 1
+                self._plain_writes.notify_all()
+
+    def _is_contested(self, path: str) -> bool:
+        now = self._clock()
+        self._commanding = {each for each in self._commanding if each.runs_command(now)}
+        return bool(self._commanding) and not self._commanding.isdisjoint(self.members_at(path))
 
     async def begin_command(self, member: TreeMember, key: object) -> None:
         """Note that a command is about to run, after the writes that do not expect one."""
         with self._plain_writes:
             member.start_command(key)
+            self._commanding.add(member)
             is_busy = self._plain_write_count > 0
         if is_busy and member.is_shared:
             await asyncio.to_thread(self._wait_plain_writes)
@@ -336,17 +345,9 @@ class MemberFiles:
         """Note what was read."""
         self._coordinator.note_read(self.member, path, data)
 
-    @contextmanager
-    def writing(self, contents: Sequence[tuple[str, bytes]]) -> Iterator[bool]:
+    def writing(self, contents: Sequence[tuple[str, bytes]]) -> _Writing:
         """Write these files in the block; they are noted if it succeeds."""
-        coordinator, member = self._coordinator, self.member
-        with (
-            coordinator.locked([path for path, _ in contents]),
-            coordinator.plain_write(member, contents[0][0] if contents else "") as is_contested,
-        ):
-            yield is_contested
-            for path, data in contents:
-                coordinator.note_written(member, path, data)
+        return _Writing(self._coordinator, self.member, contents)
 
     def check(self, path: str, current: bytes | None) -> None:
         """Raise if this content may not be replaced."""
@@ -356,6 +357,34 @@ class MemberFiles:
     def compares(self) -> bool:
         """Whether the old content is needed before a write."""
         return self.member.is_shared
+
+
+class _Writing:
+    """A block in which files are written. Every write passes here, so this is no generator."""
+
+    __slots__ = ("_contents", "_coordinator", "_held", "_is_contested", "_member")
+
+    def __init__(self, coordinator: FileCoordinator, member: TreeMember, contents: Sequence[tuple[str, bytes]]) -> None:
+        self._coordinator = coordinator
+        self._member = member
+        self._contents = contents
+
+    def __enter__(self) -> bool:
+        contents, coordinator = self._contents, self._coordinator
+        self._held = coordinator.lock([path for path, _ in contents])
+        self._is_contested = coordinator.begin_write(self._member, contents[0][0] if contents else "")
+        return self._is_contested
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        coordinator = self._coordinator
+        try:
+            if kind is None:
+                for path, data in self._contents:
+                    coordinator.note_written(self._member, path, data)
+        finally:
+            coordinator.end_write(self._is_contested)
+            for each in self._held:
+                each.release()
 
 
 # All sessions of this process, unless a workspace has a coordinator of its own.

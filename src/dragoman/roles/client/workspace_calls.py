@@ -101,9 +101,10 @@ class FileCalls:
         session = self._workspace.session_of(params)
         files = self._files_of(session)
         path = files.resolve(params.path)
-        files = files.with_approved({params.path: path}, self._workspace.members.tracker(session, files.roots))
-        if more:
-            more["read_current"] = partial(_current_text, files, params.path)
+        approved = {params.path: path}
+        if more:  # what the user is shown is not read by the session, so nothing follows it
+            more["read_current"] = partial(_current_text, files.with_approved(approved), params.path)
+        files = files.with_approved(approved, self._workspace.members.tracker(session, files.roots))
         await self._workspace.require_approval(
             operation, path, session, requested_path=params.path, method=method, **more
         )
@@ -199,6 +200,7 @@ class FileCalls:
         files = self._files_of(session)
         paths = [files.resolve(path) for path, _ in contents]
         approved = {path: real for (path, _), real in zip(contents, paths, strict=True)}
+        shown = files.with_approved(approved)
         files = files.with_approved(approved, self._workspace.members.tracker(session, files.roots))
         for (requested, content), path in zip(contents, paths, strict=True):
             what = {"text": content} if isinstance(content, str) else {"data": content}
@@ -208,7 +210,7 @@ class FileCalls:
                 session,
                 requested_path=requested,
                 method="fs/write_files",
-                read_current=partial(_current_text, files, requested),
+                read_current=partial(_current_text, shown, requested),
                 **what,
             )
         async with self._workspace.members.writing(session, paths):
