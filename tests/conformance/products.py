@@ -1,7 +1,7 @@
 """`python -m tests.conformance.products`: `dragoman check agent` on our own products; all MUST have to pass.
 
 The agent that ships, the shortest agent of the guides, a translator in front of each dialect, a host behind `attach`,
-a chain.
+a chain; some of them in v2, and our agent over HTTP and WebSocket.
 This takes minutes, so `make conformance` runs it; test_products.py is the short form. Arguments are names of products.
 """
 
@@ -45,19 +45,23 @@ PRODUCTS = {
     "conduct": [*DRAGOMAN, "conduct", "filter --method _none", "--", *EVERYTHING],
     "everything-as-v2": EVERYTHING,
     "translate-v1-as-v2": [*DRAGOMAN, "translate", "--", *EVERYTHING, "--dialect", "v1"],
+    **{f"served-{way}{version}": [] for way in ("http", "ws") for version in ("", "-as-v2")},
+    "attach-as-v2": [*DRAGOMAN, "attach"],
 }
+
+HOST = [*DRAGOMAN, "serve", "--bind", "127.0.0.1:0", "--store", "memory:", "--json", "--", *EVERYTHING]
+SERVED = [sys.executable, "-m", "tests.conformance.served_agent"]
 
 
 @contextmanager
-def running_host(environ: dict[str, str]) -> Iterator[str]:
-    """Run a host with our agent until the block ends; yield its URL."""
-    command = [*DRAGOMAN, "serve", "--bind", "127.0.0.1:0", "--store", "memory:", "--json", "--", *EVERYTHING]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as host:
-        assert host.stdout is not None
+def running_server(command: list[str], environ: dict[str, str]) -> Iterator[str]:
+    """Run a host or a served agent until the block ends; yield its URL."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, cwd=ROOT) as server:
+        assert server.stdout is not None
         try:
-            yield str(json.loads(host.stdout.readline())["url"])
+            yield str(json.loads(server.stdout.readline())["url"])
         finally:
-            host.terminate()
+            server.terminate()
 
 
 def check_product(name: str, jobs: int, environ: dict[str, str]) -> bool:
@@ -65,11 +69,19 @@ def check_product(name: str, jobs: int, environ: dict[str, str]) -> bool:
     print(f"== {name}", flush=True)
     report = ["--json", str(REPORTS / f"{name}.json"), "--html", str(REPORTS / f"{name}.html")]
     dialect = ["--dialect", "v2"] if name.endswith("-as-v2") else []
-    command = [*DRAGOMAN, "check", "agent", "--level", "must", "--jobs", str(jobs), *dialect, *report, "--"]
-    if name != "attach":
-        return subprocess.run([*command, *PRODUCTS[name]], env=environ, check=False).returncode == 0
-    with running_host(environ) as url:
-        return subprocess.run([*command, *PRODUCTS[name], url], env=environ, check=False).returncode == 0
+    command = [*DRAGOMAN, "check", "agent", "--level", "must", "--jobs", str(jobs), *dialect, *report]
+
+    def passes(*target: str) -> bool:
+        return subprocess.run([*command, *target], env=environ, check=False).returncode == 0
+
+    kind, _, rest = name.partition("-")
+    if kind == "attach":
+        with running_server(HOST, environ) as url:
+            return passes("--", *PRODUCTS[name], url)
+    if kind == "served":
+        with running_server(SERVED, environ) as url:
+            return passes(url.replace("http", rest.partition("-")[0], 1))
+    return passes("--", *PRODUCTS[name])
 
 
 def main(arguments: list[str]) -> int:

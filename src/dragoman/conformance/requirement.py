@@ -46,7 +46,9 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True):
 
     def applies(self, dialect: str, way: str = "") -> bool:
         """Return whether it holds for peers of this dialect over this transport ("": pipes)."""
-        return dialect in (self.dialects or SIMILAR_DIALECTS) and self.way in ("", way)
+        # A transport is the same for all dialects.
+        similar = DIALECT_NAMES if self.way else SIMILAR_DIALECTS
+        return dialect in (self.dialects or similar) and self.way in ("", way)
 
     @property
     def first_dialect(self) -> str:

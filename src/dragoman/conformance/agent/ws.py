@@ -120,7 +120,7 @@ async def sockets_free_their_connection(agent: WsAgentUnderTest) -> None:
         await other.close()
 
 
-@must("agent.ws.11", "http.md#reattach", "v1 banjo crow", needs="agent.loadSession")
+@must("agent.ws.11", "http.md#reattach", "v1 v2 banjo crow", needs="agent.loadSession")
 async def sessions_outlive_sockets(agent: WsAgentUnderTest) -> None:
     """A session is loaded again over another socket."""
     await agent.run_turn("plain")

@@ -285,10 +285,25 @@ class AgentUnderTest(PeerUnderTest):
             if turn.answer is not None or len(self.received) == before:
                 break
         result = turn.answer.message.get("result") if turn.answer else None
+        if self.codec.is_wide and result is not None:  # the answer is a receipt; the work ends with idle
+            await self._wait_idle(turn)
         name = hello.STOP[self.dialect]
         found = result.get(name or "stop_reason") if isinstance(result, dict) else None
         turn.stop = found if isinstance(found, str) else ""
         return turn
+
+    async def _wait_idle(self, turn: PromptTurn) -> None:
+        """Wait until the session is idle again after this prompt, if it is in time."""
+
+        def is_state(frame: ReceivedFrame) -> bool:
+            return frame.method == "session/update" and frame.update.get("sessionUpdate") == "state_update"
+
+        def is_over() -> bool:
+            states = [frame.update.get("state") for frame in self.received[turn.start :] if is_state(frame)]
+            return "running" in states and states[-1] == "idle"
+
+        if not is_over():
+            await self.wait_for(lambda frame: is_state(frame) and is_over(), self.timeouts.turn)
 
     async def try_prompt(self, text: str | list[Json], session: str = "") -> PromptTurn:
         """Open a session if there is none, send a prompt and wait for the end, if it comes."""

@@ -71,7 +71,8 @@ class RemoteAgentUnderTest(AgentUnderTest):
 
     def require_counting(self) -> None:
         """Require that the numbers in the agent's text go up by one, without a gap."""
-        text = "".join(str(frame.update.get("content", {}).get("text", "")) for frame in self.updates())
+        blocks = [frame.update.get("content") for frame in self.updates()]
+        text = "".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
         found = [int(digits) for digits in re.findall(r"\d+", text)]
         self.assume(len(found) >= FEW, "the agent did not count; add a prompt for 'flood' that makes it, with --script")
         gap = next((pair for pair in pairwise(found) if pair[1] != pair[0] + 1), None)

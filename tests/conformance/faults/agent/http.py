@@ -225,8 +225,9 @@ def _is_question(message: dict[str, Json]) -> bool:
 
 
 def _is_end(message: dict[str, Json]) -> bool:
+    """Whether it answers a prompt; v2 has a receipt with the id of the message."""
     result = message.get("result")
-    return isinstance(result, dict) and "stopReason" in result
+    return isinstance(result, dict) and ("stopReason" in result or "messageId" in result)
 
 
 def _without_http2(data: bytes) -> bytes | None:

@@ -73,7 +73,7 @@ def _drop_one_chunk(_: ServerMemory, message: Message) -> list[Message]:
 
 def _refuse_load(_: ServerMemory, message: Message) -> list[Message]:
     parsed = _parse_text(message)
-    if isinstance(parsed, dict) and parsed.get("method") == "session/load":
+    if isinstance(parsed, dict) and parsed.get("method") in ("session/load", "session/resume"):
         error = {"code": -32002, "message": "Resource not found"}
         return [{"type": "websocket.send", "text": json.dumps({"jsonrpc": "2.0", "id": parsed["id"], "error": error})}]
     return [message]
