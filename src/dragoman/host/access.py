@@ -43,6 +43,11 @@ def moved_error(session: str) -> ProtocolError:
     return ProtocolError(Kind.INVALID_STATE, message, {"sessionId": session, "moved": True})
 
 
+def is_moved(error: ProtocolError) -> bool:
+    """Tell whether a node refused a call because it does not run the session any more."""
+    return isinstance(error.data, dict) and bool(error.data.get("moved"))
+
+
 def role_denied(session: str, role: str, required: str) -> ProtocolError:
     """Return the error for a member whose role is too low."""
     message = f"you are {role} in this session, and this needs {required}; ask an admin of the session"

@@ -48,14 +48,22 @@ class StoreWrapper(ABC):
 class TimedStore(StoreWrapper):
     """A store that measures how long each append takes, in seconds."""
 
-    def __init__(self, store: Store, observe: Callable[[float], None]) -> None:
+    def __init__(
+        self, store: Store, observe: Callable[[float], None], observe_failure: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`observe_failure` is told why an append failed: away, unknown, fenced, or the kind of the error."""
         super().__init__(store)
         self._observe = observe
+        self._observe_failure = observe_failure
 
     async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         """Append drafts, and measure how long it takes."""
         started = time.perf_counter()
-        entries = await self._store.append(session_id, drafts, claim=claim)
+        try:
+            entries = await self._store.append(session_id, drafts, claim=claim)
+        except ProtocolError as error:
+            self._observe_failure(error.why if isinstance(error, StoreFault) else error.kind)
+            raise
         self._observe(time.perf_counter() - started)
         return entries
 

@@ -309,3 +309,23 @@ async def test_a_client_that_knows_more_than_a_node_gets_nothing_twice(tmp_path:
 
 
 CHUNK = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "sent by the first node"}}
+
+
+async def test_a_prompt_whose_agent_was_starting_when_its_node_let_go_runs_at_the_next_owner(tmp_path: Path) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client() as near:
+            session = await open_session(near, tmp_path)
+            room = first.host.rooms[session.id]
+            await room.agent.stop()
+            lock = room.agent._lifecycle_lock
+            await lock.acquire()  # its agent takes long to start
+            asked = send_prompt(near, session.id, "one")
+            await until(lambda: room.queue.running is not None)
+            first.fleet.is_draining = True
+            letting_go = asyncio.ensure_future(first.fleet.ownership.let_go(room, "drained"))
+            await until(lambda: room.is_closed)
+            lock.release()
+            await letting_go
+            assert (await asked).stop_reason == "end_turn"
+            await until(lambda: second.owns(session.id))
+            assert prompts_in(await second.host.store.read(session.id)) == ["one"]

@@ -12,6 +12,8 @@ import pytest
 
 from dragoman import ProtocolError
 from dragoman.host.limits import HostLimits
+from dragoman.store.local_fleet import local_engine
+from dragoman.store.memory import MemoryStore
 from tests.host.fleet.memory_fleet import running_fleet
 from tests.host.fleet.node_process import LEASE
 from tests.host.fleet.run.nodes import ProxiedNode
@@ -84,3 +86,25 @@ async def test_an_engine_that_is_away_fails_prompts_by_name_and_everything_goes_
             assert await asyncio.wait_for(session.ask("/echo three"), LEASE * 4 + 30) == "three"
     finally:
         await node.stop()
+
+
+@pytest.mark.item("FL-11")
+async def test_metrics_show_replicas_that_disagree_and_sessions_of_nodes_that_are_away(tmp_path: Path) -> None:
+    async def find_damage() -> list[str]:
+        return ["stream DGM-LOG-00: a has 3 messages, b has 2 messages"]
+
+    engine = local_engine("memory", MemoryStore(), ["nothing is stored"])
+    engine.disagreements = find_damage
+    said: list[str] = []
+    async with running_fleet(("n1", "n2"), engine=engine, report=said.append) as (first, second):
+        async with first.client() as near:
+            await open_session(near, tmp_path)
+            first.fleet.lease.renew_soon()
+            await until(lambda: any(peer.info.state.get("awake") for peer in second.fleet._peers))
+            first.die()
+            await until(lambda: second.fleet.nodes_away())
+            text = second.app.metrics.render()
+            assert "dragoman_replica_disagreements 1\n" in text
+            assert "dragoman_nodes_away 1\n" in text
+            assert "dragoman_orphans 1\n" in text
+            assert "the engine: stream DGM-LOG-00" in str(said)

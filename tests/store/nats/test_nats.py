@@ -158,7 +158,7 @@ async def test_servers_that_do_not_sync_are_old_or_have_other_streams_are_refuse
     assert "needs 99.0.0 or newer" in await refusal(one.url())
 
 
-@pytest.mark.item("FL-10")
+@pytest.mark.item("FL-10", "FL-11")
 async def test_a_damaged_replica_is_noticed_and_read_around() -> None:
     three = Servers(3)
     try:

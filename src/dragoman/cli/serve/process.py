@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dragoman.host.host import Host
     from dragoman.host.http.access_log import AccessLog
     from dragoman.host.http.app import HostApp
+    from dragoman.host.http.metrics import Metrics
     from dragoman.host.http.page_api import Documents
     from dragoman.host.reload import Settings
     from dragoman.roles.client.workspace import WorkspaceObserver
@@ -88,7 +89,7 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         if not address.is_durable:
             stack.push_async_callback(remove_session_records, store, roles)
         fleet = make_fleet(engine, loaded, paths, asked.secrets_key)
-        timed_store = _wrap_store(store, loaded.agents, metrics.observe_commit)
+        timed_store = _wrap_store(store, loaded.agents, metrics)
         host = await stack.enter_async_context(create_host(loaded, timed_store, roles, paths, report, fleet))
         access_log = _enter_access_log(stack, section, options)
         app = HostApp(
@@ -248,14 +249,15 @@ def open_access_log(path: str, form: str) -> AccessLog | None:
         raise ConfigFault([f"--access-log: {path} cannot be opened: {error.strerror}"]) from None
 
 
-def _wrap_store(store: Store, agents: Sequence[NamedAgent], observe: Callable[[float], None]) -> Store:
+def _wrap_store(store: Store, agents: Sequence[NamedAgent], metrics: Metrics) -> Store:
     """Return the store with its commits measured and the secrets of this process and its agents redacted."""
     from dragoman.policy.redaction import environment_secrets
     from dragoman.store.wrappers import RedactingStore, TimedStore
 
     secrets = environment_secrets(os.environ)
     secrets += [value for agent in agents for value in environment_secrets(agent.env)]
-    return RedactingStore(TimedStore(store, observe), secrets)
+    timed = TimedStore(store, metrics.observe_commit, lambda why: metrics.count("append_failures", why))
+    return RedactingStore(timed, secrets)
 
 
 def create_host(

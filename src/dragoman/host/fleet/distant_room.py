@@ -16,10 +16,13 @@ import msgspec
 from dragoman.engine.codec import decode_as
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import Kind, ProtocolError
+from dragoman.host.access import is_moved, moved_error
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.fleet.distant_client import card_of, notification_from_json
+from dragoman.host.fleet.pending_prompt import PendingPrompt, turn_outcome
 from dragoman.host.room.members import PAGE_SIZE, Members
 from dragoman.host.room.notifications import PRESENCE, TURNS, Notification
+from dragoman.host.room.prompt_queue import QueuedPrompt
 from dragoman.host.room.shown_terminals import ClientTerminal, ShownTerminals
 from dragoman.ids import new_id
 from dragoman.schema.base import to_json
@@ -47,19 +50,6 @@ MAX_ENDED_TURNS = 64
 JOIN_TIMEOUT = 30.0
 
 PROMPT = "session/prompt"
-
-
-class PendingPrompt(msgspec.Struct, eq=False):
-    """A prompt of a client of this node that is not answered yet."""
-
-    id: str
-    client: Any  # a HostClient
-    params: Any  # as JSON
-    done: DoneCallback
-    turn: str | None = None  # the turn that the log has for it
-    is_offered: bool = False  # whether the owner has it
-    is_cancelled: bool = False
-    call_id: int = 0  # of the request on the link
 
 
 class _NoQuestions:
@@ -199,7 +189,7 @@ class DistantRoom:
             del self._ended_turns[next(iter(self._ended_turns))]
         for prompt in list(self.pending.values()):
             if prompt.turn is not None and prompt.turn == entry.turn and not prompt.is_offered:
-                self.answer(prompt, *_turn_outcome(body))
+                self.answer(prompt, *turn_outcome(body))
 
     async def catch_up(self) -> None:
         """Read what the log has beyond what this node knows, and send it to the members."""
@@ -298,6 +288,20 @@ class DistantRoom:
         self.pending[prompt.id] = prompt
         self.stop_idle_timer()
 
+    def take_prompt(self, prompt: QueuedPrompt) -> None:
+        """Keep a prompt that waited in the room before this one. A client of another node offers its own again."""
+        member = self.members.get(prompt.client_id)
+        if prompt.is_cancelled:
+            prompt.done(PromptResult(stop_reason=StopReason.CANCELLED), None)
+            return
+        if member is None or member.is_distant or self.is_closed:
+            prompt.done(None, moved_error(self.id))
+            return
+        params = {"sessionId": self.id, "prompt": to_json(prompt.prompt)}
+        pending = PendingPrompt(prompt.id, member.client, params, prompt.done)
+        self.add_pending(pending)
+        self.offer_soon(pending)
+
     async def _offer(self, prompt: PendingPrompt) -> None:
         """Offer a prompt to the owner, whoever that is then, until somebody answers it."""
         while prompt.id in self.pending and not self.is_closed:
@@ -312,7 +316,7 @@ class DistantRoom:
                 return
             if prompt.turn is not None:  # the log has it: the end of its turn answers it
                 if prompt.turn in self._ended_turns:
-                    self.answer(prompt, *_turn_outcome(self._ended_turns[prompt.turn]))
+                    self.answer(prompt, *turn_outcome(self._ended_turns[prompt.turn]))
                 return
             values = {"session": self.id, "client": card_of(prompt.client), "promptId": prompt.id}
             values["after"] = self.state.seq
@@ -322,7 +326,7 @@ class DistantRoom:
                 result = await answer
             except ProtocolError as error:
                 prompt.is_offered = False
-                if error.kind == Kind.CONNECTION_LOST or _is_moved(error):
+                if error.kind == Kind.CONNECTION_LOST or is_moved(error):
                     await asyncio.sleep(OFFER_PAUSE)
                     continue
                 self.answer(prompt, None, error)
@@ -352,7 +356,7 @@ class DistantRoom:
             try:
                 await link.request("join", self.member_values(client, role, max_role), JOIN_TIMEOUT)
             except ProtocolError as error:
-                if error.kind not in (Kind.CONNECTION_LOST, Kind.TIMEOUT) and not _is_moved(error):
+                if error.kind not in (Kind.CONNECTION_LOST, Kind.TIMEOUT) and not is_moved(error):
                     raise
                 link = None  # its node is gone: the history is in the store, and the next owner is told of all members
         if link is None or (after is not None and after > self.state.seq):
@@ -422,18 +426,3 @@ class DistantRoom:
         """Give the waiting prompts away, to the room that replaces this one."""
         pending, self.pending = list(self.pending.values()), {}
         return pending
-
-
-def _turn_outcome(body: Any) -> tuple[Any, ProtocolError | None]:
-    """Return the answer to a prompt from the entry for the end of its turn."""
-    values = body if isinstance(body, dict) else {}
-    error = values.get("error")
-    if isinstance(error, dict):
-        data = {"interrupted": True} if error.get("kind") == "interrupted" else None
-        return None, ProtocolError(Kind.INTERNAL_ERROR, str(error.get("message", "the turn failed")), data)
-    return PromptResult(stop_reason=values.get("stopReason") or StopReason.END_TURN), None
-
-
-def _is_moved(error: ProtocolError) -> bool:
-    """Whether a node refused a prompt because it does not own the session any more."""
-    return isinstance(error.data, dict) and bool(error.data.get("moved"))

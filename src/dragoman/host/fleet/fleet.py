@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # How often rooms without an owner look for one, because a signal was lost. Seconds.
 LOOK_INTERVAL = 5.0
 
+# How often servers of the engine are compared. Seconds; each of them answers a page with all streams.
+DAMAGE_INTERVAL = 30.0
+
 # How long `dragoman fleet drain` lets turns end unless it says otherwise. Seconds.
 DRAIN_GRACE = 600.0
 
@@ -116,6 +119,7 @@ class Fleet:
         self._watchdog = HeartbeatWatchdog() if uses_watchdog else None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._peers: list[NodeStatus] = []  # all nodes, as of the last look
+        self.disagreements: list[str] = []  # which servers of the engine differ, as of the last look
         self._stop_listening: Callable[[], None] = lambda: None
         self.lease = NodeLease(
             engine.nodes,
@@ -158,6 +162,7 @@ class Fleet:
         await self.lease.join(report or self.host.report)
         self._stop_listening = self.engine.signals.listen(self._on_signal)
         self.spawn(self._look_for_owners())
+        self.spawn(self._look_for_damage())
 
     async def close(self) -> None:
         """Leave the fleet, after the host has closed its rooms."""
@@ -178,6 +183,10 @@ class Fleet:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def nodes_away(self) -> list[NodeStatus]:
+        """Return the nodes that were here within a day and have no lease now, as of the last look."""
+        return [status for status in self._peers if not status.is_alive]
 
     def sessions_elsewhere(self, user: str) -> int:
         """Return how many sessions of a user are awake at other living nodes, exact to one renewal."""
@@ -313,6 +322,19 @@ class Fleet:
             await self.ownership.attach(room, needs_owner=False)
         except (ProtocolError, ConnectionFailed) as error:
             room.report(f"its node was not reached: {error}")
+
+    async def _look_for_damage(self) -> None:
+        """Report what servers of the engine do not agree on, once, and keep it for the metrics."""
+        while True:
+            try:
+                found = await self.engine.disagreements()
+            except ProtocolError as error:
+                found = [error.message]
+            for problem in found:
+                if problem not in self.disagreements:
+                    self.host.report(f"the engine: {problem}")
+            self.disagreements = found
+            await asyncio.sleep(DAMAGE_INTERVAL)
 
     async def _look_for_owners(self) -> None:
         while True:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
-from dragoman.host.access import moved_error
 from dragoman.host.fleet import places
-from dragoman.host.fleet.distant_room import DistantRoom, PendingPrompt
+from dragoman.host.fleet.distant_room import DistantRoom
+from dragoman.host.fleet.pending_prompt import PendingPrompt
 from dragoman.host.room.members import Members
 from dragoman.host.room.notifications import TURNS, Notification
 from dragoman.host.room.room import Room
@@ -302,14 +302,10 @@ class Ownership:
             self._host.rooms.pop(room.id, None)
             self.distant_rooms[room.id] = distant
             room.members = Members(room)
-            async with distant.attach_lock:
+            room.take_prompt = distant.take_prompt
+            async with distant.attach_lock:  # until this node has let go, nothing is offered
                 for prompt in waiting:
-                    if getattr(prompt, "client_id", "") in distant.members:
-                        client = distant.members[prompt.client_id].client
-                        params = {"sessionId": room.id, "prompt": msgspec.to_builtins(prompt.prompt)}
-                        distant.add_pending(PendingPrompt(prompt.id, client, params, prompt.done))
-                    else:
-                        prompt.done(None, moved_error(room.id))
+                    distant.take_prompt(prompt)
                 if is_told:
                     told = {"sessionId": room.id, "state": "exited", "message": reason}
                     for member in list(distant.members.values()):
@@ -320,8 +316,6 @@ class Ownership:
                 with suppress(ProtocolError):
                     await distant.catch_up()
             distant.members.resume()
-            for pending in list(distant.pending.values()):
-                distant.offer_soon(pending)
             distant.start_idle_timer()
 
     def drop_room(self, room: DistantRoom) -> None:

@@ -42,7 +42,7 @@ FAMILIES: dict[str, Family] = {
     "agent_starts": Family("counter", "Agents that were started."),
     "agent_crashes": Family("counter", "Agents that exited by themselves."),
     "buffered_bytes": Family("gauge", "Bytes that clients have not read yet.", unit="bytes"),
-    "commit_seconds": Family("histogram", "How long a write to the store took.", unit="seconds"),
+    "commit_seconds": Family("histogram", "How long an append to the store took.", unit="seconds"),
     "start_time_seconds": Family("gauge", "When the host was started, in Unix time.", unit="seconds"),
 }
 
@@ -57,6 +57,10 @@ FLEET_FAMILIES = {
     "takeovers": Family("counter", "Sessions that this node took over with members in them."),
     "fenced": Family("counter", "Sessions that another node claimed while this one ran them."),
     "relayed": Family("counter", "Calls that were sent to other nodes."),
+    "nodes_away": Family("gauge", "Nodes that were here within a day and have no lease now."),
+    "orphans": Family("gauge", "Sessions that were awake at nodes that are away now."),
+    "replica_disagreements": Family("gauge", "Streams whose servers differ, and servers that do not answer."),
+    "append_failures": Family("counter", "Appends that failed.", "outcome"),
 }
 
 
@@ -173,6 +177,9 @@ def register_sources(metrics: Metrics, host: Host, endpoint: Endpoint) -> None:
             "takeovers": lambda: fleet.counters.takeovers,
             "fenced": lambda: fleet.counters.fenced,
             "relayed": lambda: fleet.counters.relayed,
+            "nodes_away": lambda: len(fleet.nodes_away()),
+            "orphans": lambda: sum(int(status.info.state.get("awake") or 0) for status in fleet.nodes_away()),
+            "replica_disagreements": lambda: len(fleet.disagreements),
         }
     for name, read in sources.items():
         metrics.set_source(name, read)

@@ -128,8 +128,7 @@ class AgentProcess:
         async with self._lifecycle_lock:
             if self._session is not None and self.is_running:
                 return self._session
-            if self._room.is_closed:
-                raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self._room.id!r} any more")
+            self._room.check_open()
             if self._host.fleet is not None:
                 self._host.fleet.ownership.check_may_start()
             self.backoff.check(asyncio.get_running_loop().time())

@@ -21,6 +21,7 @@ class QueuedPrompt(msgspec.Struct, eq=False):
     prompt: list[Any]
     done: Any = None
     is_cancelled: bool = False
+    is_started: bool = False  # whether the log may have it
 
     @property
     def preview(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.access import is_extension
+from dragoman.host.access import is_extension, moved_error, session_not_found
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.room import notifications
 from dragoman.host.room.agent import INTERRUPTED
@@ -43,6 +43,7 @@ class Room:
         self.opener = "user"  # who opens the session, for its log
         self.place = ""  # where the opener wants it to run, in a fleet
         self.is_closed = False
+        self.take_prompt: Callable[[QueuedPrompt], None] | None = None  # set when the session goes on at another node
         self.close_reason = "the host was stopped"
         self.members = members if members is not None else Members(self)
         self.log = SessionLog(host.store, id, on_entries=self.members.on_committed)
@@ -132,8 +133,7 @@ class Room:
 
         A prompt with an `id` that runs or waits already is not added: another node offers it again.
         """
-        if self.is_closed:
-            raise ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {self.id!r} any more")
+        self.check_open()
         if id and (known := self.queue.find(id)) is not None:
             known.done = done
             return known
@@ -149,6 +149,11 @@ class Room:
         else:
             self.members.broadcast(self._queue_notification())
         return waiting
+
+    def check_open(self) -> None:
+        """Raise if nothing may start here: the session was deleted, or goes on at another node."""
+        if self.is_closed:
+            raise moved_error(self.id) if self.take_prompt is not None else session_not_found(self.id)
 
     def cancel(self, client: HostClient, id: str | None = None) -> None:
         """Cancel the client's waiting prompts, or the running turn."""
@@ -184,10 +189,13 @@ class Room:
                 try:
                     self._answer(waiting, await self._run_turn(waiting), None)
                 except ProtocolError as error:
-                    self._answer(waiting, None, error)
+                    if not self._move_prompt(waiting):
+                        self._answer(waiting, None, error)
                 except ConnectionFailed as error:
                     self._answer(waiting, None, self.agent.prompt_error(error))
                 except asyncio.CancelledError:
+                    if self._move_prompt(waiting):
+                        raise
                     waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, self.close_reason, {"interrupted": True}))
                     raise
                 except Exception as error:
@@ -203,6 +211,13 @@ class Room:
         finally:
             self._worker = None
             self.start_idle_timer()
+
+    def _move_prompt(self, waiting: QueuedPrompt) -> bool:
+        """Give a prompt that the log does not have to the next owner of the session, if there is to be one."""
+        if self.take_prompt is None or waiting.is_started:
+            return False
+        self.take_prompt(waiting)
+        return True
 
     async def _save_state(self) -> None:
         """Keep the state with the session, so that opening it again need not read what came before."""
@@ -224,6 +239,7 @@ class Room:
         if self.state.open_turn is not None:
             await self.repair()
         self.members.log_presence()
+        waiting.is_started = True
         log_extra = {"connection": waiting.client_id, "promptId": waiting.id}
         try:
             async with session.prompt(waiting.prompt, by=waiting.user, log_extra=log_extra) as turn:

@@ -119,17 +119,20 @@ class FleetRun:
 
     async def _make_faults(self) -> None:
         deadline = time.monotonic() + self.options.seconds
-        kinds = (*NODE_FAULTS, *ENGINE_FAULTS, *(SPACED_FAULTS if self._network is not None else ()))
+        engine_kinds = (*ENGINE_FAULTS, *(SPACED_FAULTS if self._network is not None else ()))
         while time.monotonic() < deadline:
             await asyncio.sleep(self._random.uniform(*FAULT_INTERVAL))
-            kind, length = self._random.choice(kinds), self._random.choice(FAULT_LENGTHS)
-            if kind.startswith("engine"):
-                # One server at a time: with two of three away nothing is acknowledged, and the run would only wait.
-                if not self._faulty_servers:
-                    self._begin(kind, self._disturb_server(self._random.choice(self._engine.servers), kind, length))
-                continue
             healthy = [node for node in self.nodes if not node.is_faulty]
-            if len(healthy) >= 2:
+            kinds = NODE_FAULTS if len(healthy) >= 2 else ()
+            # One server at a time: with two of three away nothing is acknowledged, and the run would only wait.
+            if not self._faulty_servers:
+                kinds = (*kinds, *engine_kinds)
+            if not kinds:
+                continue
+            kind, length = self._random.choice(kinds), self._random.choice(FAULT_LENGTHS)
+            if kind in engine_kinds:
+                self._begin(kind, self._disturb_server(self._random.choice(self._engine.servers), kind, length))
+            else:
                 self._begin(kind, self._disturb_node(self._random.choice(healthy), kind, length))
         for result in await asyncio.gather(*self._mending, return_exceptions=True):
             if isinstance(result, BaseException):
