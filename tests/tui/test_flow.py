@@ -1,12 +1,9 @@
-"""The transcript as rows: hostile text, long texts, many messages, diffs, pictures, search and marks."""
+"""The transcript as rows: hostile text, long texts, many messages, diffs, search and marks."""
 
 from __future__ import annotations
 
-import base64
 import os
-import struct
 import unicodedata
-import zlib
 
 import pytest
 from hypothesis import given
@@ -18,12 +15,11 @@ from dragoman.cli.ui.highlight import CodeStyler
 from dragoman.cli.ui.rows import Row, text_width
 from dragoman.cli.ui.terminal import QUESTION_BAR, StyledLine
 from dragoman.schema import update as updates
-from dragoman.schema.content import ImageContent, TextContent
+from dragoman.schema.content import TextContent
 from dragoman.schema.toolcall import Diff, ToolCallBlock
 from dragoman.tui.flow.block import RenderOptions
 from dragoman.tui.flow.flow import Flow
 from dragoman.tui.flow.view import FlowView, Position
-from dragoman.tui.images import PLACEHOLDER, Picture, decode_png, find_protocol
 from dragoman.tui.painter import cells_of
 from dragoman.tui.tab.question import Question
 
@@ -190,48 +186,6 @@ def test_scrolling_follows_the_end_and_stays_where_the_user_is() -> None:
     assert view.find("message 7")
     assert "message 7" in [row.row.text for row in view.visible()]
     assert view.marked_text(Position(7, 0, 0), Position(8, 0, 6)) == "message 7\n\nmessage"
-
-
-def png(width: int, height: int) -> str:
-    """A red PNG."""
-    raw = b"".join(b"\0" + b"\xff\0\0" * width for _ in range(height))
-    parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
-        (b"IDAT", zlib.compress(raw)),
-        (b"IEND", b""),
-    ]
-    chunks = b"".join(
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts
-    )
-    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode()
-
-
-@pytest.mark.item("FA-25")
-def test_a_picture_is_shown_where_the_terminal_can_and_described_elsewhere() -> None:
-    flow = Flow("/work")
-    flow.apply(updates.AgentMessageChunk(content=ImageContent(data=png(200, 100), mime_type="image/png")))
-    (described,) = flow.blocks[0].rows(RenderOptions(80))
-    assert described.text.startswith("[image, image/png, ")
-    assert described.text.endswith(", 200 x 100]")
-    drawn = flow.blocks[0].rows(RenderOptions(80, image_cells=(60, 20)))
-    assert len(drawn) == 1 + 5
-    assert all(row.text.count(PLACEHOLDER) == 20 for row in drawn[1:])
-    picture = Picture(png(20, 20), "image/png")
-    assert picture.kitty_transfer(60, 20).startswith("\x1b_Ga=T,U=1,f=100,")
-    assert picture.iterm_sequence(60, 20).startswith("\x1b]1337;File=inline=1;width=2;height=1;")
-    assert decode_png(png(3, 2)) == [[(255, 0, 0)] * 3] * 2
-    assert picture.sixel_sequence(60, 20).startswith('\x1bPq"1;1;20;20#180;2;100;0;0')
-    assert find_protocol({"TERM": "xterm-kitty"}).name == "kitty"
-    assert find_protocol({"TERM": "xterm-kitty", "TMUX": "1"}).name == ""
-    assert find_protocol({"TERM_PROGRAM": "iTerm.app"}).name == "iterm"
-    assert find_protocol({"TERM": "xterm", "DRAGOMAN_IMAGES": "sixel"}).name == "sixel"
-
-
-def test_broken_pictures_are_described() -> None:
-    for data in ("", "!!!!", base64.b64encode(b"\x89PNG\r\n\x1a\nIHDR").decode(), png(20, 20)[:40]):
-        picture = Picture(data, "image/png")
-        assert picture.sixel_sequence(10, 10) == ""
-        assert picture.placeholder_rows(10, 10) == [] or picture.size == (20, 20)
 
 
 async def test_blanks_hide_nothing_in_a_question_or_on_a_card() -> None:

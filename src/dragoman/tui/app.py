@@ -25,7 +25,7 @@ from dragoman.tui.flow.message import MessageText
 from dragoman.tui.flow.parts import PictureBlock
 from dragoman.tui.flow.view import Position, VisibleRow
 from dragoman.tui.follow import FilePane
-from dragoman.tui.images import find_protocol
+from dragoman.tui.images.protocol import find_protocol
 from dragoman.tui.keys import ASK, BROWSE, COPY, FIND, PAGE, PICK, TEXT, WRITE
 from dragoman.tui.layout import WindowLayout
 from dragoman.tui.mouse import MouseActions
@@ -275,7 +275,7 @@ class TuiApp:
     def note_visible(self, visible: list[VisibleRow]) -> None:
         """Note what is on the screen; give pictures on it to the terminal."""
         self.visible = visible
-        if self.images.name == "kitty" and self.tab is not None:
+        if self.images.is_inline and self.tab is not None:
             for at in {each.block for each in visible}:
                 content = self.tab.flow.blocks[at].content
                 if isinstance(content, PictureBlock) and content.picture.is_showable and not content.picture.is_sent:

@@ -68,7 +68,14 @@ def run_window(parser: Parser, options: SessionOptions, *, theme: str | None = N
             raise
         return parser.fail(INSTALL_ADVICE, exit_codes.USAGE)
 
+    from dragoman.tui.images.protocol import check_version, find_protocol
+    from dragoman.tui.images.version import ask_version
+
+    images = check_version(find_protocol(), ask_version)
+
     async def run() -> int:
-        return await TuiApp(options, theme=theme or default_theme(), hints=hints).run()
+        app = TuiApp(options, theme=theme or default_theme(), hints=hints)
+        app.images = images
+        return await app.run()
 
     return asyncio.run(run())  # not on uvloop: prompt_toolkit needs asyncio's own loop

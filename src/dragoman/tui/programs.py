@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.tui import texts
 from dragoman.tui.follow import editor_command, has_own_window
-from dragoman.tui.images import Picture
+from dragoman.tui.images.picture import Picture
 
 if TYPE_CHECKING:
     from dragoman.tui.app import TuiApp

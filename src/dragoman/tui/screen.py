@@ -125,7 +125,7 @@ class ScreenParts:
             rows = pane.rows(width, height - flow_height, tab.folder_path)
             yield Region(x, flow_height, width, rows, style="panel")
         view = tab.view
-        images = (60, min(MAX_IMAGE_ROWS, max(4, flow_height - 4))) if app.images.name == "kitty" else (0, 0)
+        images = (60, min(MAX_IMAGE_ROWS, max(4, flow_height - 4))) if app.images.is_inline else (0, 0)
         view.options = view.options._replace(
             width=max(20, flow_width - 2), is_split=app.is_split, has_side_panel=has_panel, image_cells=images
         )

@@ -9,7 +9,7 @@ from dragoman.cli.ui.terminal import sanitize
 from dragoman.cli.ui.turn_view import STATUS_SIGNS, content_text
 from dragoman.schema.content import ImageContent
 from dragoman.tui.flow.block import RenderOptions
-from dragoman.tui.images import Picture
+from dragoman.tui.images.picture import Picture
 
 PLAN_SIGNS = {"pending": "○", "in_progress": "◐", "completed": "✓"}
 
