@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 from dragoman.engine.codec import json_values, may_have_side_data, strip_side_data
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import cancelled_error
-from dragoman.errors import Kind, ProtocolError
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.roles.proxy.call import Call, wait_for_functions
 from dragoman.schema.base import encode
 from dragoman.schema.side import Side
@@ -85,6 +85,8 @@ class Link:
         self._may_wrap = may_wrap
         self._sent: dict[Id, Call] = {}  # requests to the component, by our id
         self.received: dict[Id, Call] = {}  # its requests, by its id
+        self.is_proxy = False  # whether what it takes should come out again
+        self._to_client, self._to_agent = _InFlight(), _InFlight()
         self.completes_updates = connection.side is Side.CLIENT
         connection.tap = self.tap
 
@@ -98,6 +100,7 @@ class Link:
             method, params, frame = self.spelling.successor, _wrap(method, params), None
         connection = self.connection
         if call is None:
+            (self._to_client if is_wrapped else self._to_agent).taken += 1
             if frame is None:
                 frame = encode_call(UNSET, method, None if params is UNSET else params)
             connection.sender.outbox.write(frame)
@@ -112,6 +115,8 @@ class Link:
         def done(envelope: Envelope | None, error: ProtocolError | None) -> None:
             if not isinstance(sent_id, UnsetType):
                 self._sent.pop(sent_id, None)
+            if envelope is not None:
+                self._to_client.note_answer_passed()
             call.finish(envelope, None if error is None else self.named_error(error))
             if envelope is not None and call.parent is not None and call.root.is_open:
                 sender.hold = wait_for_functions(call.root)
@@ -121,10 +126,18 @@ class Link:
             self._sent[sent_id] = call
             call.hold(_SentRequest(self, sent_id, call))
 
+    @property
+    def loss(self) -> str:
+        """What a component that has ended took with it, as the end of a message; empty if that is nothing."""
+        lost = self._to_client.count + self._to_agent.count if self.is_proxy else 0
+        return f"; up to {lost} notifications in it are lost" if lost else ""
+
     def named_error(self, error: ProtocolError) -> ProtocolError:
-        """Return the error with the name of this component."""
+        """Return the error with the name of this component, and with what is lost if it has ended."""
         data = {**(error.data or {}), "component": self.name}
         message = error.message if self.name in error.message else f"{self.name}: {error.message}"
+        if isinstance(error.__cause__, ConnectionFailed):
+            message += self.loss
         named = ProtocolError(error.kind, message, data)
         named.__cause__ = error.__cause__
         return named
@@ -143,6 +156,8 @@ class Link:
             if method == CANCEL:
                 self._cancel(params)
                 return True, None
+            if call is None:
+                (self._to_agent if is_wrapped else self._to_client).passed += 1
             if not self.connection.sender.trusts_side_data and may_have_side_data(frame):
                 params, unchanged = _strip(method, params), b""
             elif self.completes_updates and method == "session/update":
@@ -162,6 +177,7 @@ class Link:
             if self.received.get(id) is call:
                 del self.received[id]
             sender = self.connection.sender
+            self._to_client.note_answer_taken()
             if envelope is None:
                 sender.send_error(id, error or cancelled_error())
             elif envelope.error is not UNSET and envelope.result is UNSET:
@@ -211,6 +227,34 @@ class Link:
         values = json_values(params)
         call = self._sent.get(values.get("requestId")) if isinstance(values, dict) else None
         return params if call is None else Raw(encode({**values, "requestId": call.root.id}))
+
+
+class _InFlight:
+    """Notifications in one direction that a component has taken and not passed on.
+
+    It may drop some and add others, so this is an upper bound. Each answer that it passes on settles what came before.
+    """
+
+    __slots__ = ("_mark", "passed", "taken")
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.passed = 0
+        self._mark = 0
+
+    def note_answer_taken(self) -> None:
+        """Note that the component gets an answer now, behind everything that it has taken."""
+        self._mark = self.taken
+
+    def note_answer_passed(self) -> None:
+        """Note that it passed an answer on: what it took before that answer is settled."""
+        self.taken -= self._mark
+        self.passed = self._mark = 0
+
+    @property
+    def count(self) -> int:
+        """How many are inside, at most."""
+        return max(0, self.taken - self.passed)
 
 
 class _SentRequest(NamedTuple):

@@ -105,6 +105,7 @@ class ProxyProcess:
         connection.sender.emulation = connection.peer.emulator = None
         connection.on_close = self._on_lost
         self._link = Link(connection, self.name, self._route, may_wrap=True)
+        self._link.is_proxy = True
         self._link.completes_updates = self._component.dialect == DEFAULT_DIALECT
         connection.start()
 
@@ -251,6 +252,8 @@ class ProxyProcess:
         if self._restart_task is not None or self.is_initializing or self._successor_answer is None:
             return  # whoever waits for initialize gets the error
         rule = self._component.on_exit
+        if link.loss:
+            error = ConnectionFailed(f"{error}{link.loss}")
         if rule == "fail":
             self._fail_chain(error, self.name)
         elif rule == "bypass":

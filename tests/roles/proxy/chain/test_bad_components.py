@@ -227,3 +227,39 @@ async def test_open_requests_of_the_agent_end_when_the_proxy_before_it_dies() ->
         chain.client.send(call("q", "_next", {}))
         chain.agent.send(reply(await chain.agent.expect(method="_next"), {}))
         await chain.client.expect(id="q", result={})
+
+
+@pytest.mark.item("BR-20")
+@pytest.mark.parametrize("rule", ["fail", "restart", "bypass"])
+async def test_the_notifications_that_a_component_took_with_it_are_counted_and_told(rule: str) -> None:
+    words = ("--silent", "session/update", "--die", "_stop")
+    async with running_chain([raw_proxy(), bad(*words, on_exit=rule)]) as chain:
+        await chain.initialize()
+        for number in range(2):
+            chain.client.send(call(number, "session/prompt", {"sessionId": "s", "prompt": []}))
+            asked = await chain.agent.expect(method="session/prompt")
+            for text in "abc":
+                chain.agent.send(chunk(text))
+            if number == 0:  # the answer settles the first turn: the proxy dropped its updates on purpose
+                chain.agent.send(reply(asked, {"stopReason": "end_turn"}))
+                await chain.client.expect(id=0)
+        chain.agent.send({"jsonrpc": "2.0", "method": "_stop", "params": {}})
+        error = (await chain.client.expect(id=1, error={}))["error"]
+        assert "proxy 2 (bad)" in error["message"]
+        assert error["message"].endswith("; up to 4 notifications in it are lost")
+    assert any("up to 4 notifications in it are lost" in line for line in chain.reports)
+
+
+@pytest.mark.item("BR-20")
+async def test_a_component_that_ends_between_turns_takes_nothing_with_it() -> None:
+    async with running_chain([bad("--die", "_stop", on_exit="bypass")]) as chain:
+        await chain.initialize()
+        chain.client.send(call(1, "session/prompt", {"sessionId": "s", "prompt": []}))
+        asked = await chain.agent.expect(method="session/prompt")
+        chain.agent.send(chunk("a"))
+        chain.agent.send(reply(asked, {"stopReason": "end_turn"}))
+        await chain.client.expect(method="session/update")
+        await chain.client.expect(id=1)
+        chain.client.send(call(2, "_stop", {}))
+        assert "lost" not in (await chain.client.expect(id=2, error={}))["error"]["message"]
+        assert not any("lost" in line for line in chain.reports)
