@@ -14,6 +14,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from dragoman.cli.commands import serve
+from dragoman.host.fleet.places import label_fault
+from dragoman.store.urls import parse_address
 from tests.host.operations.proxies import FILES, find_program
 
 
@@ -105,6 +107,45 @@ def test_the_compose_file_names_only_volumes_and_files_that_it_has(name: str) ->
             assert source.startswith((".", "/")) or source in named
         for other in service.get("depends_on", ()):
             assert other in compose["services"]
+
+
+def node_commands() -> dict[str, tuple[list[str], float]]:
+    """Return the command of each node in the examples of a fleet, and how long it may take to stop."""
+    compose = yaml.safe_load((FILES / "compose-fleet.yaml").read_text())
+    found = {
+        name: (service["command"], float(service["stop_grace_period"].removesuffix("s")))
+        for name, service in compose["services"].items()
+        if "command" in service
+    }
+    (workload,) = [each for each in kubernetes_objects("kubernetes-fleet.yaml") if each["kind"] == "StatefulSet"]
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    for number in range(workload["spec"]["replicas"]):
+        words = [word.replace("$(POD_NAME)", f"dragoman-{number}") for word in container["args"]]
+        found[f"dragoman-{number}"] = words, workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    return found
+
+
+def test_the_nodes_of_the_fleet_examples_have_their_own_names_and_equal_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (FILES / "Containerfile").read_text()
+    entry = re.search(r"^ENTRYPOINT (\[.*\])$", text, re.M)
+    assert entry is not None
+    commands = node_commands()
+    assert len(commands) == 6
+    for name, (words, patience) in commands.items():
+        options = parse_serve(yaml.safe_load(entry[1]) + words, monkeypatch)
+        assert options.node == name
+        assert options.advertise.startswith(f"https://{name}")
+        assert 0 < options.grace < patience, "it may be killed before its turns have ended"
+        assert options.tls
+        assert options.node_ca
+        assert options.secrets_key
+        assert not any(label_fault(label) for label in options.labels)
+        assert parse_address(options.store).is_shared
+        assert "password" not in options.store
+    for names in (("n1", "n2", "n3"), ("dragoman-0", "dragoman-1", "dragoman-2")):
+        assert len({str(commands[name][0][2:]) for name in names}) == 1, "only name and address differ"
 
 
 def test_logrotate_takes_its_file(tmp_path: Path) -> None:
