@@ -39,7 +39,7 @@ for _variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
 
 # How long one async test may take, in seconds. It is a bound for a hang: the slowest take a few seconds, on a loaded
 # machine ten times that.
-ASYNC_LIMIT = 120.0
+ASYNC_LIMIT = 240.0
 
 PAGE = Path("docs", "acceptance.md")
 PROPERTY = "acceptance item"

@@ -10,7 +10,7 @@ import pytest
 from dragoman.agents.everything.agent import everything
 from tests.examples.run_example import EXAMPLES
 
-WITHIN = 30.0
+WITHIN = 90.0
 
 
 async def run_client(*words: str) -> list[str]:

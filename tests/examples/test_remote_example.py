@@ -10,7 +10,7 @@ from typing import Any
 from dragoman import connect
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-WITHIN = 30.0
+WITHIN = 90.0
 
 
 def module() -> Any:

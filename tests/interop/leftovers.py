@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 MARK = "DRAGOMAN_INTEROP"
-TIMEOUT = 20.0  # machines are shared; what ends, mostly ends at once
+TIMEOUT = 90.0  # machines are shared; what ends, mostly ends at once
 
 
 def marked(value: str) -> dict[int, str]:

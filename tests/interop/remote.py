@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from tests.interop.commands import peer
 
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 class StepResult(NamedTuple):

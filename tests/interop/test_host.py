@@ -19,7 +19,7 @@ from dragoman.roles.client.session import ClientSession
 from tests.interop.commands import DRAGOMAN, EVERYTHING
 from tests.interop.remote import RemoteClient
 
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 @pytest.fixture(scope="module")

@@ -96,7 +96,7 @@ async def test_the_frames_with_their_client_are_those_between_two_of_their_ends(
     prompts.append("/echo bye")  # the answer to the cancelled call comes before it
     command = [*peer("ts_mcp_client"), "\n".join(prompts), *tapped(log, EVERYTHING)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    output, _ = await asyncio.wait_for(process.communicate(), 120)
     assert "The tool answered.\necho hi" in output.decode()
     frames = mcp_frames(log)
     calls = [frame for frame in frames if frame.get("method") == "mcp/message" and "id" in frame]

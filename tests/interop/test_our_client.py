@@ -30,7 +30,7 @@ from tests.interop.commands import RUN, peer
 
 T = TypeVar("T")
 
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 AGENTS = ["py_agent", "ts_agent"]
 
 

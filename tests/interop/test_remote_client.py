@@ -19,7 +19,7 @@ from dragoman.schema.permission import RequestPermissionParams
 from dragoman.schema.update import AgentMessageChunk, AgentThoughtChunk, Plan, ToolCallProgress, ToolCallStart
 from tests.interop.commands import peer
 
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 @pytest.fixture(scope="module", params=["py_server", "ts_server"])

@@ -12,7 +12,7 @@ import pytest
 from tests.interop.commands import PEERS
 from tests.interop.remote import RemoteClient
 
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 @pytest.fixture(scope="module")

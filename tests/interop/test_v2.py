@@ -21,7 +21,7 @@ from tests.pairs.peers import HandClient
 from tests.pairs.words import WORDS
 
 AGENT = HERE.parents[1] / "interop" / "peers" / "sdk_agent_v2.mjs"
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 @pytest.fixture

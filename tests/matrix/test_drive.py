@@ -14,7 +14,7 @@ from interop.cells import Failed, can_load, can_resume, check_end, is_refusal
 from interop.drive import MARK, TAP, Outcome, frames, leftovers, marked
 from tests.matrix import outcomes
 
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 def test_text_stop_reason_and_permission_requests_are_read_from_entries() -> None:

@@ -29,7 +29,7 @@ WRITE = Tool(
     },
 )
 SHELL = Tool("bash", {"properties": {"command": {"type": "string"}}, "required": ["command"]})
-TIMEOUT = 20.0
+TIMEOUT = 90.0
 
 
 def conversation(*texts: str, tools: tuple[Tool, ...] = (WRITE, SHELL)) -> Conversation:

@@ -16,7 +16,7 @@ from dragoman.transport.base import Transport
 from dragoman.transport.socket import dial_local, parse_local_address
 from dragoman.transport.stream import StreamTransport
 
-WITHIN = 20.0
+WITHIN = 90.0
 
 
 @asynccontextmanager

@@ -35,7 +35,7 @@ IS_WHOLE = os.environ.get("DRAGOMAN_WEB_TESTS") == "whole"
 only_whole = pytest.mark.skipif(not IS_WHOLE, reason="part of `make web-test`, which takes minutes")
 
 # How long a page may take to show something on a machine under load. Milliseconds.
-PATIENCE = 45_000
+PATIENCE = 90_000
 
 DESK: ViewportSize = {"width": 1400, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}

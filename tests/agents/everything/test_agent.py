@@ -48,7 +48,7 @@ from dragoman.schema.update import (
 from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
 
-TIMEOUT = 20.0  # a test that waits longer than this for one turn has failed
+TIMEOUT = 90.0  # a test that waits longer than this for one turn has failed
 
 
 class Said:

@@ -17,7 +17,7 @@ from dragoman.bridge.lsp.server_table import BUILT_IN, ServerRow
 from dragoman.transport.process.process_tree import StopTimeouts, read_process_stat
 
 # Longer than a server needs on a busy machine; a test that waits so long has failed. Seconds.
-PATIENCE = 30.0
+PATIENCE = 90.0
 
 # Shorter delays than users have.
 QUICK = {"first_delay": 0.01, "stop_timeouts": StopTimeouts(eof=0.3, term=0.3)}

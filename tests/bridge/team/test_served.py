@@ -32,7 +32,7 @@ from dragoman.session.toolcall import FINAL_STATUSES
 from dragoman.testing import connect_in_memory
 from tests.bridge.team.scripted import agent_that, echo, use_tool
 
-LIMIT = 30.0
+LIMIT = 90.0
 
 WITH_SUBAGENTS = ClientCapabilities(
     fs=FileSystemCapabilities(read_text_file=False, write_text_file=False), terminal=False, subagents=Marker()

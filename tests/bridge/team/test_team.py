@@ -20,7 +20,7 @@ from dragoman.store.memory import MemoryStore
 from dragoman.workspace.coordination import FileCoordinator
 from tests.bridge.team.scripted import agent_that, echo, head_and_body, use_tool
 
-LIMIT = 30.0
+LIMIT = 90.0
 
 
 def small_team(tmp_path: Path, agents: dict[str, Agent], **options: Any) -> Team:

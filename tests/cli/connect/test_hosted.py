@@ -283,6 +283,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "model": (("--model", "x"), ""),
     "no_store": (("--no-store",), "the host decides this"),
     "option": (("--option", "a=b"), ""),
+    "place": (("--place", "git:https://git.example/x"), ""),
     "policy": (("--policy", "p.toml"), "the host decides this"),
     "prompt": (("--prompt", "x"), ""),
     "quiet": (("--quiet",), ""),

@@ -312,7 +312,8 @@ def test_everything_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Path)
         preexec_fn=confine,
     )
     assert ran.returncode == 10
-    assert len(ran.stderr.splitlines()) == 1
+    errors = [line for line in ran.stderr.splitlines() if "is working…" not in line]  # progress on a slow machine
+    assert len(errors) == 1
     assert "sessions.db" in ran.stderr
     logged = in_process("sessions", "show", "roof", "--json", cwd=tmp_path)
     assert logged.returncode == 0

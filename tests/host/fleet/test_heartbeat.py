@@ -16,7 +16,7 @@ from dragoman.transport.process.process_tree import MARKER
 from dragoman.transport.process.watchdog import WATCHDOG
 
 # Longer than anything takes on a busy machine. Seconds.
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from dragoman.host.pool.transport import SharedTransport
 from dragoman.transport.memory import MemoryTransport, memory_pair
 from dragoman.wire.frames import Oversize
 
-TIMEOUT = 20.0
+TIMEOUT = 90.0
 
 V2_CLOSES = {"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": {}}}
 CLOSES = {"protocolVersion": 1, "agentCapabilities": {"sessionCapabilities": {"close": {}}}}

@@ -20,7 +20,7 @@ from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.transport.remote.server.listener import open_listener
 from dragoman.transport.remote.server.origin import current_user
 
-WITHIN = 30.0
+WITHIN = 90.0
 BUFFERED = 512 * 1024
 PIECES = ["x" * 2000] * 600 + ["y" * 2 * BUFFERED] * 2 + ["z" * 1000] * 100
 

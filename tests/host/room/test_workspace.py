@@ -69,6 +69,16 @@ async def test_the_prompting_client_provides_files_first_then_the_host(tmp_path:
         assert other.read_text() == "only on disk"
 
 
+async def test_a_prompting_client_whose_socket_is_not_open_yet_still_provides_its_files(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("on disk")
+    buffers = Buffers(**{"note.txt": "ann's"})
+    async with running_host(make_guard=free_guard) as hosted, hosted.client("ann", **buffers.options()) as ann:
+        session = await open_session(ann, tmp_path)
+        [member] = hosted.host.rooms[session.id].members.values()
+        member.client._on_presence(False)  # as over HTTP, before its stream of events is open
+        assert await session.ask(f"read {tmp_path / 'note.txt'}") == "ann's"
+
+
 async def test_a_client_that_leaves_during_a_file_request_is_replaced_by_the_host(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("on disk")
 

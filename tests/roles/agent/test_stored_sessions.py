@@ -30,7 +30,7 @@ from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import connect_in_memory
 
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 def stored_agent(store: Store, **more: Any) -> Agent:

@@ -25,7 +25,7 @@ from dragoman.store.replay import build_transcript, render_markdown
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing import connect_in_memory
 
-TIMEOUT = 20.0
+TIMEOUT = 90.0
 
 
 def talking_agent() -> Agent:

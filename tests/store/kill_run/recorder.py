@@ -21,7 +21,7 @@ from tests.store.kill_run.records import Records
 NEWS = frozenset({"here", "began", "refused", "broken", "answered"})
 
 # The victims have ended when a comparison is asked for; what they said last is read within this time. Seconds.
-TIMEOUT = 30.0
+TIMEOUT = 90.0
 
 
 async def main(folder: str, address: str) -> None:

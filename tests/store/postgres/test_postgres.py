@@ -250,7 +250,10 @@ async def test_a_node_that_is_paused_in_a_transaction_does_not_keep_others_from_
             runs += 1
             await connection.fetch("SELECT * FROM progress FOR UPDATE")
             if runs == 1:
-                await asyncio.wait_for(other.store.append("s", [draft("two")]), 30)
+                await asyncio.wait_for(other.store.append("s", [draft("two")]), 60)
+                async with asyncio.timeout(60):
+                    while not connection.is_closed():  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
 
         await paused.database.transact(hold_the_row_and_pause)
         assert runs == 2, "the server ended its first transaction, which had changed nothing, and it was repeated"

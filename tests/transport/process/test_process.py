@@ -19,7 +19,7 @@ from dragoman.transport.process.process_tree import MARKER, StopTimeouts
 from dragoman.transport.process.transport import ProcessTransport, spawn
 from tests.transport.wait import alive, eventually
 
-WITHIN = 20.0
+WITHIN = 90.0
 QUICK = StopTimeouts(eof=0.1, term=0.3, kill=2.0)
 
 # Writes its pid, then ends with its input.

@@ -18,7 +18,7 @@ from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.listener import Listener, open_listener
 
 # Nothing here takes longer unless it hangs. Seconds.
-WITHIN = 30.0
+WITHIN = 90.0
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 NEW = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/tmp", "mcpServers": []}}

@@ -78,12 +78,17 @@ class RoomWorkspace:
         return access
 
     def choose_provider(self, gate: str) -> Member | None:
-        """Return whose files or terminals are used: the prompter's, else the first member's; None: the host's own."""
+        """Return whose files or terminals are used: the prompter's, else the first member's; None: the host's own.
+
+        A prompter whose socket is not open, or not yet, is waited for: its agent must not use the host's files instead.
+        """
         running = self._room.queue.running
-        present = [each for each in self._room.members.values() if each.can_control and each.client.is_connected]
-        capable = [each for each in present if each.is_live and each.client.connection.offers(gate)]
+        capable = [
+            each for each in self._room.members.values() if each.can_control and each.client.connection.offers(gate)
+        ]
         own = [each for each in capable if running is not None and each.client.id == running.client_id]
-        return next(iter([*own, *capable]), None)
+        present = [each for each in capable if each.is_live and each.client.is_connected]
+        return next(iter([*own, *present]), None)
 
     def note_provider(self, what: str, provider: Member | None) -> None:
         """Note whose files or terminals are used, and notify the members of a change."""

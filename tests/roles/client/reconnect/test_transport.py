@@ -21,7 +21,7 @@ from dragoman.transport.remote.server.auth import Principal
 from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.listener import open_listener
 
-WITHIN = 20.0
+WITHIN = 90.0
 EAGER = Backoff(initial_delay=0.001, max_delay=0.01, give_up_after=5.0)
 
 ATTACHES = {"_meta": {"dragoman": {"attach": True}}}

@@ -13,7 +13,7 @@ from dragoman.transport.base import Transport
 from dragoman.wire.frames import Oversize
 from tests.transport.remote.client_and_server import ending, meeting, take
 
-WITHIN = 40.0
+WITHIN = 90.0
 
 
 @pytest.mark.parametrize("which", ["the client's end", "the server's end"])

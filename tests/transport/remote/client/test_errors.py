@@ -28,7 +28,7 @@ from dragoman.transport.remote.server.listener import open_listener
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.scripted_server import scripted
 
-WITHIN = 20.0
+WITHIN = 90.0
 SECRET = "s3cret-t0ken"
 
 PAGE = b"<!DOCTYPE html><html><body>Welcome to the hotel</body></html>"

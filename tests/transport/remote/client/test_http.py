@@ -14,7 +14,7 @@ from dragoman.transport.remote.client.http import HttpTransport
 from tests.transport.remote.client_and_server import meeting, take
 from tests.transport.remote.scripted_server import Scripted, ServerRequest, scripted
 
-WITHIN = 20.0
+WITHIN = 90.0
 
 
 def call(id: int | None, method: str, **params: Any) -> bytes:

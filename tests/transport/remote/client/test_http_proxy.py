@@ -16,7 +16,7 @@ from dragoman.transport.remote.server.listener import open_listener
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.client_and_server import INITIALIZE, INTRODUCED, Meeting, anybody
 
-WITHIN = 20.0
+WITHIN = 90.0
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from tests.transport.remote.relay import relaying
 LARGEST = 100_000
 SMALL = ServerLimits(frame=LARGEST, body=LARGEST)
 
-WITHIN = 20.0
+WITHIN = 90.0
 
 
 def frame(id: object = None, method: str = "", size: int = 10, **more: Any) -> bytes:

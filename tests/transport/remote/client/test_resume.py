@@ -21,7 +21,7 @@ from dragoman.transport.remote.server.limits import ServerLimits
 from tests.transport.remote.client_and_server import EAGER, ending, meeting, take
 from tests.transport.remote.relay import relaying
 
-WITHIN = 40.0
+WITHIN = 90.0
 
 
 def frames(seed: int, who: str, count: int) -> list[bytes]:
