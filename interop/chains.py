@@ -1,13 +1,16 @@
 """Run chains with the official Rust conductor and proxies of the official Rust SDK, in both directions.
 
 `python -m interop.chains [CELL...]`, part of `make interop`. Builds peers/rust_chain with cargo into the cache the
-first time. Prints one line for each cell; exits with 1 if one failed. Without cargo it says so and does nothing.
+first time. Prints one line for each cell; exits with 1 if one failed. Without cargo it says so and does nothing. A
+run of all cells writes a section of docs/matrix.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -15,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +31,15 @@ from dragoman.transport.memory import memory_pair
 from dragoman.transport.process.transport import spawn
 from interop.counterparts import PEERS
 from interop.install import CACHE
+from interop.page import CHAINS, MARKS, Verdict, with_section
 
 # The first build compiles some hundred crates on a slow machine. Seconds.
 BUILDING = 3600.0
 
 # Seconds for one cell: five processes on a busy machine.
 PATIENCE = 120.0
+
+PAGE = Path(__file__).parent.parent / "docs" / "matrix.md"
 
 DRAGOMAN = [sys.executable, "-m", "dragoman"]
 AGENT = [sys.executable, str(PEERS / "chain_agent.py")]
@@ -248,23 +254,50 @@ CELLS: dict[str, Callable[[Rust], Awaitable[None]]] = {
 
 
 def main() -> int:
-    """Build what is missing and run the cells."""
+    """Build what is missing and run the cells; a run of all of them writes its section of docs/matrix.md."""
     folder = build()
     if folder is None:
         print("chains: there is no cargo on this machine; install Rust to run them", flush=True)
         return 0
-    failed = 0
+    verdicts: dict[str, Verdict] = {}
     for name in sys.argv[1:] or CELLS:
         begun = time.monotonic()
         try:
             asyncio.run(asyncio.wait_for(CELLS[name](Rust(folder)), PATIENCE))
-            result = "passes"
+            verdict = Verdict("passed")
         except (AssertionError, DragomanError, TimeoutError) as error:
-            failed += 1
-            result = f"FAILS: {error or 'it took too long'}"
-        doc = (CELLS[name].__doc__ or "").strip()
-        print(f"{name:38} {result} ({time.monotonic() - begun:.1f} s)  {doc}", flush=True)
-    return 1 if failed else 0
+            verdict = Verdict("failed", str(error) or "it took too long")
+        verdict.seconds = time.monotonic() - begun
+        verdicts[name] = verdict
+        print(f"{name:38} {verdict.progress_line}  {_what(name)}", flush=True)
+    if not sys.argv[1:] and PAGE.exists():
+        PAGE.write_text(with_section(PAGE.read_text(), CHAINS, section(verdicts)))
+    return 0 if all(verdict.passed for verdict in verdicts.values()) else 1
+
+
+def section(verdicts: Mapping[str, Verdict]) -> list[str]:
+    """The lines of the section in docs/matrix.md."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    passed = sum(verdict.passed for verdict in verdicts.values())
+    return [
+        f"Run on {today} with version {_version()} of the SDK: {passed} of {len(verdicts)} pass. The checks are in",
+        "[interop/chains.py](../interop/chains.py); [the guide](chains.md) says what a chain is.",
+        "",
+        "| | passes |",
+        "|---|---|",
+        *(f"| {_what(name)} | {MARKS[verdict.word]} {verdict.note} |" for name, verdict in verdicts.items()),
+    ]
+
+
+def _what(name: str) -> str:
+    return (CELLS[name].__doc__ or "").strip().rstrip(".")
+
+
+def _version() -> str:
+    """The version of the official crate that the programs are built with."""
+    lock = (PEERS / "rust_chain" / "Cargo.toml").read_text()
+    found = re.search(r'^agent-client-protocol\b.*?"=?([0-9.]+)"', lock, re.MULTILINE)
+    return found[1] if found else "?"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 ENOUGH = 7  # agents whose every advertised cell must pass
 
+CHAINS = "Chains, with the official Rust conductor and its proxies"  # the section that interop/chains.py writes
+
 WORDS = {"passed": "ok", "failed": "FAILED", "unadvertised": "-"}
 MARKS = {"passed": "✓", "failed": "✗", "unadvertised": "–"}
 
@@ -98,6 +100,29 @@ def page(agents: Sequence[Row], client: Row, date: str, *, alone: bool) -> str:
     if failures := unmet([*agents, client]):
         parts += ["## What failed", "", *failures, ""]
     return "\n".join(parts)
+
+
+def with_section(page: str, title: str, lines: Sequence[str]) -> str:
+    """The page with this section, which replaces one of the same title."""
+    start, end = _section(page, title)
+    text = "\n".join([f"## {title}", "", *lines, ""])
+    before, after = page[:start].rstrip("\n"), page[end:]
+    return f"{before}\n\n{text}" + (f"\n{after}" if after else "")
+
+
+def keep_section(new: str, old: str, title: str) -> str:
+    """A new page with a section of the old one, if it has it: another program writes that."""
+    start, end = _section(old, title)
+    return with_section(new, title, old[start:end].rstrip("\n").split("\n")[2:]) if start < end else new
+
+
+def _section(page: str, title: str) -> tuple[int, int]:
+    """Where a section begins and ends; at the end of the page if it has none."""
+    start = page.find(f"## {title}\n")
+    if start < 0:
+        return len(page), len(page)
+    end = page.find("\n## ", start + 3)
+    return start, len(page) if end < 0 else end + 1
 
 
 def markdown_table(rows: Sequence[Row], titles: Sequence[str], second: str = "version") -> list[str]:

@@ -23,7 +23,7 @@ from interop.counterparts import ACPX, ALL, Counterpart, Place
 from interop.drive import Outcome, drive
 from interop.install import CACHE, NotInstalled, install, node, place
 from interop.model.server import Model
-from interop.page import Row, Verdict, page, table, verdict_of_all
+from interop.page import CHAINS, Row, Verdict, keep_section, page, table, verdict_of_all
 
 LOGS = CACHE / "logs"
 PAGE = Path(__file__).parent.parent / "docs" / "matrix.md"
@@ -85,7 +85,8 @@ def main() -> int:
         return 0 if all(row.passes for row in rows) else 1
     good, words = verdict_of_all([row for row in rows if row.name != ACPX.name], rows[-1])
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    PAGE.write_text(page(rows[:-1], rows[-1], today, alone=alone))
+    old = PAGE.read_text() if PAGE.exists() else ""
+    PAGE.write_text(keep_section(page(rows[:-1], rows[-1], today, alone=alone), old, CHAINS))
     tell(f"\n{words}\nwritten: {PAGE}; logs of failures: {LOGS}")
     return 0 if good else 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interop.page import Row, Verdict, page, table, verdict_of_all
+from interop.page import CHAINS, Row, Verdict, keep_section, page, table, verdict_of_all, with_section
 
 PASSED = Verdict("passed", "9 chunks")
 FAILED = Verdict("failed", "exit code 1,\nnot 0")
@@ -60,3 +60,13 @@ def test_the_table_has_a_line_for_each_row_and_aligned_columns() -> None:
     lines = table(agents(1, 1), ["prompt", "load"]).splitlines()
     assert len(lines) == 3
     assert lines[0].index("load") == lines[1].index("-") == lines[2].index("FAILED")
+
+
+def test_a_section_of_another_program_is_replaced_and_kept() -> None:
+    first = with_section("# Title\n\nwords\n", CHAINS, ["one"])
+    assert first == f"# Title\n\nwords\n\n## {CHAINS}\n\none\n"
+    assert with_section(first, CHAINS, ["two"]) == f"# Title\n\nwords\n\n## {CHAINS}\n\ntwo\n"
+    between = with_section(f"# Title\n\n## {CHAINS}\n\none\n\n## Last\n\nend\n", CHAINS, ["two"])
+    assert between == f"# Title\n\n## {CHAINS}\n\ntwo\n\n## Last\n\nend\n"
+    assert keep_section("# New\n", first, CHAINS) == f"# New\n\n## {CHAINS}\n\none\n"
+    assert keep_section("# New\n", "# Old\n", CHAINS) == "# New\n"
