@@ -6,6 +6,7 @@ with a line that says what is missing. Used by `make editors-check`.
     NVIM, EMACS                                 the programs (those on PATH)
     CODECOMPANION, PLENARY, AVANTE              checkouts of the plug-ins of Neovim
     AGENT_SHELL, ACP_EL, SHELL_MAKER            checkouts of the packages of Emacs
+    ZED                                         a checkout of zed-industries/zed, also a bare one; needs cargo
     REGISTRY                                    a checkout of agentclientprotocol/registry
     EXTENSIONS                                  a checkout of zed-industries/extensions, with its packages installed
 """
@@ -22,9 +23,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
+
+from dragoman.editors.jsonc import parse
 from dragoman.packaging.output import write_package
 from dragoman.packaging.source import read_source
 from dragoman.packaging.targets import BUILDERS
+from interop.zed_settings import read_settings
 from tests.packaging.authors_folder import make_folder
 
 PATIENCE = 120  # seconds; an editor that loads its plug-ins on a busy machine
@@ -147,6 +152,22 @@ def check_agent_shell(home: Path) -> str:
     return answer[0]
 
 
+def check_zed(home: Path) -> str:
+    """Zed's own types and parser read the entry, in a file with comments, and its schema allows it."""
+    checkout, _ = place("ZED"), program("CARGO", "cargo")
+    settings = home / ".config" / "zed" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('// mine\n{\n  "theme": "One Dark", // kept\n}\n')
+    write_entry("zed", home)
+    reading = read_settings(checkout, settings, home / "zed_settings")
+    server = reading.servers[NAME]
+    assert [server["command"], *server["args"]] == AGENT, server
+    node = parse(settings.read_text())
+    assert node is not None
+    jsonschema.validate(node.value["agent_servers"], reading.schema)
+    return f"{NAME}: {server['type']}, {len(server['args'])} arguments"
+
+
 def package(kind: str, home: Path) -> Path:
     """Make a package of an agent for tests."""
     source = read_source(str(make_folder(home / "banjo")))
@@ -201,6 +222,7 @@ def check_extension(home: Path) -> str:
 
 
 CHECKS: dict[str, Callable[[Path], str]] = {
+    "zed": check_zed,
     "codecompanion": check_codecompanion,
     "avante": check_avante,
     "agent-shell": check_agent_shell,

@@ -49,6 +49,20 @@ def test_settings_fit_the_schema_of_the_editor_and_change_only_their_key(tmp_pat
     assert settings.read_text() == before
 
 
+@pytest.mark.item("RG-24")
+def test_jetbrains_gets_plain_json_with_the_documented_members(tmp_path: Path) -> None:
+    settings = tmp_path / "acp.json"
+    written = plan_write(EDITORS["jetbrains"], LAUNCH, str(settings))
+    History(str(tmp_path / "state")).apply(written, "one", "")
+    document = json.loads(settings.read_text())  # the IDE reads no comments and no trailing commas
+    jsonschema.validate(document, json.loads((DATA / "jetbrains.schema.json").read_text()))
+    assert document["agent_servers"][LAUNCH.title] == {
+        "command": LAUNCH.command,
+        "args": list(HARD),
+        "env": dict(LAUNCH.env),
+    }
+
+
 def lua_value(literal: str) -> str:
     """The text of a Lua string, by the rules of the language."""
     escapes = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"'}
@@ -90,7 +104,7 @@ def test_emacs_reads_the_entry_as_it_was_meant(tmp_path: Path) -> None:
         "(defvar agent-shell-agent-configs nil)"
         "(provide 'agent-shell) (defun agent-shell-make-environment-variables (&rest all) all)"
         "(defun acp-make-client (&rest all) all) (defun agent-shell-make-agent-config (&rest all) all)"
-        '(load "entry.el")'
+        '(load (expand-file-name "entry.el") nil t)'
         "(let ((client (funcall (plist-get (car agent-shell-agent-configs) :client-maker) 1)))"
         " (princ (json-encode (vconcat (plist-get client :command-params)))))"
     )
