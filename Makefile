@@ -22,6 +22,8 @@ NODE_WORKS = node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 
 HAS_POSTGRES = ls /usr/lib/postgresql/*/bin/initdb || command -v initdb || [ "$$(id -u)" = 0 ]
 EXTRAS = dev$(shell { $(NODE_WORKS); } >/dev/null 2>&1 || echo ,node)$(shell { $(HAS_POSTGRES); } >/dev/null 2>&1 || echo ,pgserver)
 SDK := tests/interop/node_modules/.made
+# The Python SDK with version 2 of the protocol; its name is that of the one with version 1, so it has its own folder.
+SDK_V2 := .cache/python_sdk_v2/.made
 
 # Folders that come with a later step of the work are checked as soon as there is something in them.
 CODE := src tests $(foreach folder,bench examples docs/examples docs/generate interop,$(if $(wildcard $(folder)/*.py),$(folder)))
@@ -41,7 +43,7 @@ run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
 
 # mypy needs one core for a minute, and the tests often wait: side by side both take less time.
-test: $(VENV)/.dev system-packages $(SDK) ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
+test: $(VENV)/.dev system-packages $(SDK) $(SDK_V2) ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	@$(MYPY) > $(VENV)/mypy.txt 2>&1 & mypy=$$!; \
@@ -56,7 +58,7 @@ check: $(VENV)/.dev ## only the static checks
 	$(BIN)/ruff format --check $(CODE)
 	$(MYPY)
 
-suite: $(VENV)/.dev $(SDK) ## only the tests
+suite: $(VENV)/.dev $(SDK) $(SDK_V2) ## only the tests
 	$(SUITE)
 
 test-all: check ## the tests on every interpreter from 3.11 to 3.14 that is on PATH or in pyenv
@@ -107,7 +109,7 @@ fleet-run: $(VENV)/.dev ## nodes and engine servers of a fleet killed, paused, c
 			--clients $(or $(CLIENTS),50) --sessions $(or $(SESSIONS),20) $(if $(SEED),--seed $(SEED)) || exit 1; \
 	done
 
-interop: $(VENV)/.dev $(SDK) ## eleven real agents and a real client, installed and driven; then docs/matrix.md is written
+interop: $(VENV)/.dev $(SDK) $(SDK_V2) ## eleven real agents and a real client, installed and driven; then docs/matrix.md is written
 	$(BIN)/python -m pytest tests/interop
 	$(BIN)/python -m interop.language_servers
 	$(BIN)/python -m interop.chains
@@ -174,6 +176,10 @@ $(VENV)/.run: pyproject.toml $(VENV)/.made
 $(VENV)/.dev: pyproject.toml $(VENV)/.made
 	$(PIP) --editable '.[$(EXTRAS)]'
 	@touch $@ $(VENV)/.run
+
+$(SDK_V2): | $(VENV)/.dev
+	$(PIP) --no-deps --upgrade --target $(@D) agent-client-protocol==1.0.0rc3
+	@touch $@
 
 $(SDK): tests/interop/package.json | $(VENV)/.dev
 	cd tests/interop && npm install --no-package-lock --no-audit --no-fund --loglevel=error

@@ -1,6 +1,6 @@
-"""Version 2 of the official TypeScript SDK with v1 peers, through `dragoman translate`.
+"""Version 2 of the official TypeScript and Python SDKs with v1 peers, through `dragoman translate`.
 
-The Python SDK of version 2 cannot be installed next to that of version 1; `make interop` uses it.
+The Rust SDK is built by `make interop`; a recorded agent of it is in tests/pairs/test_v2_recordings.py.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,27 +21,41 @@ from tests.interop.v2_turns import check_seen
 from tests.pairs.peers import HandClient
 from tests.pairs.words import WORDS
 
-AGENT = HERE.parents[1] / "interop" / "peers" / "sdk_agent_v2.mjs"
+PEERS_V2 = HERE.parents[1] / "interop" / "peers"
+PYTHON_SDK = HERE.parents[1] / ".cache" / "python_sdk_v2"
 TIMEOUT = 90.0
+
+
+def python_peer(name: str) -> list[str]:
+    """The command of a peer with the Python SDK of version 2, which has a folder of its own."""
+    assert (PYTHON_SDK / "acp").exists(), "the Python SDK of version 2 is not installed; run the tests by `make test`"
+    return ["env", f"PYTHONPATH={PYTHON_SDK}", sys.executable, str(PEERS_V2 / f"{name}.py")]
+
+
+def agent_of(sdk: str, home: Path) -> list[str]:
+    """The command of the agent of `make interop`, with a home of its own."""
+    home.mkdir()
+    if sdk == "python":
+        return ["env", f"HOME={home}", *python_peer("sdk_agent_v2")]
+    (home / "node_modules").symlink_to(HERE / "node_modules")
+    shutil.copy(PEERS_V2 / "sdk_agent_v2.mjs", home)
+    return ["env", f"HOME={home}", node(), str(home / "sdk_agent_v2.mjs")]
 
 
 @pytest.fixture
 def agent(tmp_path: Path) -> list[str]:
-    """The command of the agent of `make interop`, with a home of its own and the SDK of these tests."""
-    program = node()
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "node_modules").symlink_to(HERE / "node_modules")
-    shutil.copy(AGENT, home)
-    return ["env", f"HOME={home}", program, str(home / AGENT.name)]
+    """The agent of the TypeScript SDK."""
+    return agent_of("typescript", tmp_path / "home")
 
 
-@pytest.mark.parametrize("dialect", ["auto", "v2"])
+@pytest.mark.item("V2-30")
+@pytest.mark.parametrize(("sdk", "dialect"), [("typescript", "auto"), ("typescript", "v2"), ("python", "v2")])
 def test_a_v1_client_uses_a_v2_agent_through_translate(
-    client: RemoteClient, agent: list[str], folder: Path, dialect: str
+    client: RemoteClient, tmp_path: Path, folder: Path, sdk: str, dialect: str
 ) -> None:
+    agent = agent_of(sdk, tmp_path / "home")
     introduction = client("start", command=translate(*agent, agent_dialect=dialect), cwd=str(folder)).result
-    assert introduction["agentInfo"]["name"] == "official TypeScript SDK, v2"
+    assert introduction["agentInfo"]["name"].casefold() == f"official {sdk} SDK, v2".casefold()
     assert introduction["agentCapabilities"]["loadSession"] is True
     session = client("new", cwd=str(folder)).result["sessionId"]
 
@@ -96,8 +111,11 @@ def test_run_uses_a_v2_agent(agent: list[str], folder: Path) -> None:
     assert json.loads(ended.stdout.splitlines()[-1])["body"]["text"] == "Hello"
 
 
-def test_a_v2_client_uses_a_v1_agent_through_translate(folder: Path) -> None:
-    command = [*peer("ts_client_v2"), str(folder), *translate(*EVERYTHING, "--dialect", "v1")]
+@pytest.mark.item("V2-30")
+@pytest.mark.parametrize("sdk", ["typescript", "python"])
+def test_a_v2_client_uses_a_v1_agent_through_translate(folder: Path, sdk: str) -> None:
+    client = python_peer("sdk_client_v2") if sdk == "python" else peer("ts_client_v2")
+    command = [*client, str(folder), *translate(*EVERYTHING, "--dialect", "v1")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert ended.returncode == 0, ended.stderr
     check_seen(json.loads(ended.stdout), folder)

@@ -27,8 +27,16 @@ MARK = "_test/mark"
 LOSSES = {
     "codex_acp_story": {"notices", "permission_text", "requires_action"},
     "codex_acp_resume_replay": {"notices"},
+    "codex_acp_resume": {"notices"},
+    "codex_acp_offer_v1": set(),
+    "codex_acp_offer_v2_bothwords": {"notices"},
+    "codex_acp_offer_v3": {"notices"},
     "crow_acp2_story": set(),
     "crow_acp2_resume_replay": set(),
+    "crow_acp2_resume": set(),
+    "crow_acp2_offer_v2_bothwords": set(),
+    "rust_sdk_story": {"requires_action"},
+    "rust_sdk_resume_replay": set(),
 }
 REASONS = {
     "codex_acp_story": [
@@ -49,7 +57,18 @@ REASONS = {
         -32602,
     ],
     "crow_acp2_resume_replay": ["end_turn"],
+    "codex_acp_resume": ["end_turn"],
+    "crow_acp2_resume": ["end_turn"],
+    # Asked for 1 it answers in v1; asked for 3, and with the names of both versions, in v2.
+    "codex_acp_offer_v1": ["end_turn"],
+    "codex_acp_offer_v3": ["end_turn"],
+    "codex_acp_offer_v2_bothwords": ["end_turn"],
+    "crow_acp2_offer_v2_bothwords": ["end_turn"],
+    "rust_sdk_story": [*["end_turn"] * 4, "cancelled", "end_turn"],
+    "rust_sdk_resume_replay": ["end_turn"],
 }
+# Agents that refuse initialize, each with another shape of data.
+REFUSED = ["codex_acp_offer_v2_v1words", "crow_acp2_offer_v1", "crow_acp2_offer_v2_v1words", "crow_acp2_offer_v3"]
 SAID = {
     "agent_message_chunk": "says",
     "agent_message": "says",
@@ -74,7 +93,7 @@ class Replay:
         self.ends: list[Any] = []  # reasons, in the order in which prompts ended
         self.text: list[tuple[str, str]] = []  # what the agent's frames say, by kind
         self._marks = 0
-        self._asked: list[str] = []  # the tool call of each question of the agent
+        self._asked: dict[Any, str] = {}  # the tool call of each question of the agent, by its id
         self._loading: Any = None  # the id of session/load, until it is answered
 
     async def run(self, rows: list[Json]) -> None:
@@ -119,7 +138,7 @@ class Replay:
         if "method" not in message:
             message = {**message, "id": self.ids[message["id"]]}
         elif message["method"] == "session/request_permission":
-            self._asked.append(message["params"]["subject"]["toolCall"]["toolCallId"])
+            self._asked[message["id"]] = message["params"]["subject"]["toolCall"]["toolCallId"]
         before = len(self.ends)
         self.agent.send(message)
         await self._catch_up()
@@ -176,8 +195,19 @@ def _joined(text: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return joined
 
 
-async def _replayed(name: str) -> tuple[Replay, list[str]]:
+def _rows(name: str) -> list[Json]:
+    """The frames of a recording, as far as they pass a relay.
+
+    It sends nothing before the answer to initialize, and refuses itself what the agent does not announce.
+    """
     rows = [msgspec.json.decode(line) for line in (FOLDER / f"{name}.ndjson").read_bytes().splitlines()]
+    answer = next(row for row in rows if row["dir"] == "a2c" and row["msg"].get("id") == rows[0]["msg"]["id"])
+    missing = {row["msg"]["id"] for row in rows if row["msg"].get("error", {}).get("code") == -32601}
+    return [rows[0], answer, *(row for row in rows[1:] if row is not answer and row["msg"].get("id") not in missing)]
+
+
+async def _replayed(name: str) -> tuple[Replay, list[str]]:
+    rows = _rows(name)
     reports: list[str] = []
     async with asyncio.timeout(BOUND):
         front, outside = memory_pair()
@@ -194,7 +224,7 @@ async def _replayed(name: str) -> tuple[Replay, list[str]]:
     return replay, reports
 
 
-@pytest.mark.item("V2-11", "V2-29")
+@pytest.mark.item("V2-11", "V2-29", "V2-30")
 @pytest.mark.parametrize("name", sorted(REASONS))
 async def test_a_recorded_v2_agent_completes_its_turns_with_a_v1_client(name: str) -> None:
     replay, reports = await _replayed(name)
@@ -225,3 +255,26 @@ async def test_tool_calls_and_terminals_of_a_recorded_v2_agent_reach_a_v1_client
         statuses |= {"call_0f768714": "failed", "call_4d98a82c": "failed"}
     assert {id: call["status"] for id, call in calls.items()} == statuses
     assert "hi-from-shell\n" in str(calls["call_ee7656db"]["content"][0]["content"]["text"])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_the_refusal_of_a_recorded_agent_reaches_a_v1_client(name: str) -> None:
+    asked, refused = _rows(name)[:2]
+    front, outside = memory_pair()
+    back, inside = memory_pair()
+    running = asyncio.create_task(Relay(front, Dialer(back, dialect="v2", cwd=CWD), report=lambda _: None).run())
+    async with asyncio.timeout(BOUND):
+        client, agent = ScriptedPeer(outside), ScriptedPeer(inside)
+        client.send({**asked["msg"], "params": WORDS["v1"].initialize(True, True, CWD)})
+        heard = await agent.expect(method="initialize")
+        agent.send({**refused["msg"], "id": heard["id"]})
+        answer = await client.expect(id=asked["msg"]["id"])
+        assert answer["error"]["code"] == -32602, answer
+        await outside.close()
+        await inside.close()
+        await running
+
+
+def test_every_recording_is_replayed() -> None:
+    assert {path.stem for path in FOLDER.glob("*.ndjson")} == {*REASONS, *REFUSED}
+    assert set(LOSSES) == set(REASONS)
