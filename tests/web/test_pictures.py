@@ -38,13 +38,12 @@ def test_readme_and_docs_use_the_pictures_that_scripts_take() -> None:
 def test_a_script_takes_the_picture_of_a_question(tmp_path: Path, person: MakePerson, tokens: dict[str, str]) -> None:
     ann = person(tokens["ann"])
     ids = dict.fromkeys(SESSIONS, fill_question(ann))
-    for look, options in looks():
+    for look, options in (each for each in looks() if each[0] in ("desk-light", "phone-dark")):
         shown = person(tokens["ann"], size=options.pop("viewport"), **options)
         assert take_view(shown, views(ids)["question"], tmp_path / f"{look}.png")
         shown.context.close()
-    assert {path.stem: size_of(path) for path in tmp_path.glob("*.png")} == {
-        "desk-light": (1400, 900), "desk-dark": (1400, 900), "phone-light": (390, 844), "phone-dark": (390, 844),
-    }  # fmt: skip
+    taken = {path.stem: size_of(path) for path in tmp_path.glob("*.png")}
+    assert taken == {"desk-light": (1400, 900), "phone-dark": (390, 844)}
     ann.answer_question("n")
     ann.page.wait_for_selector(".asks", state="detached")
 
