@@ -125,6 +125,10 @@ class AuditLog:
         finally:
             os.close(fd)
 
+    def head(self) -> Checkpoint:
+        """Return number and hash of the last entry, from the file next to the log."""
+        return next(iter(self._load_checkpoint()), Checkpoint(0, START_HASH))
+
     def entries(self) -> Iterator[dict[str, Any]]:
         """Return all readable entries, in the order of the file."""
         for _, line in self._read_lines():

@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman import Agent
 from dragoman.host.auth.roles import MemorySessionRoles
+from dragoman.host.fleet.audit_anchors import AuditAnchors
 from dragoman.host.fleet.distant_room import DistantRoom
 from dragoman.host.fleet.fleet import Fleet
 from dragoman.host.fleet.lease import LeaseTimes
@@ -63,6 +64,7 @@ async def running_fleet(
     times: LeaseTimes = FAST,
     labels: dict[str, tuple[str, ...]] | None = None,
     workspaces: Path | None = None,
+    audit: AuditAnchors | None = None,
     **options: Any,
 ) -> AsyncIterator[list[Node]]:
     """Yield nodes on one engine, with agents in memory. All mount the volume `all` at /."""
@@ -82,6 +84,7 @@ async def running_fleet(
                 times=times,
                 uses_watchdog=False,
                 workspaces=folder,
+                audit=audit,
             )
             hosted = await stack.enter_async_context(
                 running_host(make, store=engine.store, session_roles=roles, fleet=fleet, **options)

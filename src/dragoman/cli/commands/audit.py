@@ -15,9 +15,13 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import report
 from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.config.config_file import load_config
+from dragoman.config.host_section import store_address
 from dragoman.config.paths import user_paths
+from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault
 from dragoman.store.audit import AuditLog, Checkpoint
+from dragoman.store.fleet import EngineOptions
 
 # Entries that are shown without --last.
 DEFAULT_LAST = 50
@@ -36,6 +40,8 @@ exit codes:
 examples:
   dragoman audit show --session sess_1 --last 20
   dragoman audit verify --expect 1042:9f86d081884c7d65...
+  dragoman audit verify --fleet --store postgresql://db/dragoman --secrets-key key
+      --chain n1=n1.jsonl --chain n2=n2.jsonl
   dragoman audit export --format csv > audit.csv"""
 
 
@@ -53,6 +59,10 @@ def main(arguments: list[str]) -> int:
     parser.add_value("--session", "ID", "show, export: only this session")
     parser.add_value("--last", "N", f"show: number of entries ({DEFAULT_LAST})", type=int, default=DEFAULT_LAST)
     parser.add_value("--expect", "N:HASH", "verify: require this entry; can be repeated", repeated=True)
+    parser.add_flag("--fleet", "verify: the logs of all nodes of a fleet, against the anchors in its database")
+    parser.add_value("--chain", "NODE=FILE", "verify --fleet: the log of a node; can be repeated", repeated=True)
+    parser.add_value("--store", "URL", "verify --fleet: the database of the fleet (that of config.toml)", default="")
+    parser.add_value("--secrets-key", "FILE", "verify --fleet: the key of the nodes (that of config.toml)", default="")
     parser.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="export: format (jsonl)")
     parser.add_flag("--json", "show, verify: print JSON")
     options = parser.read_options(arguments)
@@ -89,8 +99,10 @@ def show_entries(_: Parser, options: argparse.Namespace) -> int:
     return report(options, list(entries), lines or "nothing was decided yet")
 
 
-def verify_log(_: Parser, options: argparse.Namespace) -> int:
+def verify_log(parser: Parser, options: argparse.Namespace) -> int:
     """Verify the hash chain, and that the expected entries are there."""
+    if options.fleet:
+        return verify_fleet(parser, options)
     checked = AuditLog(options.path).verify(options.expect)
     mark = f"{checked.last.seq}:{checked.last.hash}"
     faults = [{"line": fault.line, "what": fault.what} for fault in checked.faults]
@@ -101,6 +113,47 @@ def verify_log(_: Parser, options: argparse.Namespace) -> int:
         options,
         {"whole": not faults, "entries": checked.entries, "mark": mark, "faults": faults},
         [] if faults else f"{checked.entries} entries, intact; mark {mark}",
+    )
+    return exit_codes.FAILED if faults else exit_codes.OK
+
+
+def verify_fleet(parser: Parser, options: argparse.Namespace) -> int:
+    """Verify the logs of all nodes against the anchors in the database of the fleet."""
+    from dragoman.host.fleet.audit_anchors import Anchor, anchor_key, read_anchors, verify_anchors
+    from dragoman.store.sealing import read_key
+    from dragoman.store.urls import open_engine
+
+    paths = user_paths()
+    section = load_config(paths.config_file).host
+    address = store_address(options.store or section.store, paths)
+    key_file = options.secrets_key or section.secrets_key
+    if not address.is_shared or not key_file:
+        raise ConfigFault(["verify --fleet needs --store, the database of the fleet, and --secrets-key, its key"])
+    key = anchor_key(read_key(key_file))
+    chains = [text.partition("=") for text in options.chain]
+    if not all(node and file for node, _, file in chains):
+        parser.error("--chain: name a node and its log, as in n1=/srv/logs/n1/audit.jsonl")
+    logs = {node: AuditLog(file) for node, _, file in chains}
+
+    async def read() -> list[Anchor]:
+        engine = await open_engine(address, EngineOptions(trusts_engine=True))
+        try:
+            return await read_anchors(engine.records)
+        finally:
+            await engine.close()
+
+    anchors = run_loop(read())
+    faults = verify_anchors(anchors, logs, key)
+    nodes = sorted({anchor.node for anchor in anchors} | set(logs))
+    if not options.json:
+        for node, found in faults.items():
+            for fault in found:
+                print(sanitize_line(f"{node}: {fault}"), file=sys.stderr)
+    text = f"{len(nodes)} nodes, {len(anchors)} anchors, all logs intact" if nodes else "no node has an anchor yet"
+    report(
+        options,
+        {"whole": not faults, "nodes": nodes, "anchors": len(anchors), "faults": faults},
+        [] if faults else text,
     )
     return exit_codes.FAILED if faults else exit_codes.OK
 

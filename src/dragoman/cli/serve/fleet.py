@@ -29,10 +29,12 @@ MIN_LEASE = 3.0
 
 def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key: bytes | None) -> Fleet | None:
     """Return this node; None on a store that only one host uses. Raise ConfigFault for wrong names and labels."""
+    from dragoman.host.fleet.audit_anchors import AuditAnchors, anchor_key
     from dragoman.host.fleet.fleet import Fleet
     from dragoman.host.fleet.lease import LeaseTimes
     from dragoman.host.fleet.links import NODE_NAME
     from dragoman.host.fleet.places import label_fault
+    from dragoman.store.audit import AuditLog
 
     section = settings.section
     if not engine.is_shared:
@@ -58,6 +60,9 @@ def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key
         times=LeaseTimes.of(section.lease),
         workspaces=os.path.join(_workspaces_folder(section, paths), name),
         has_checkpoints=section.checkpoints,
+        audit=None
+        if secrets_key is None
+        else AuditAnchors(engine.records, name, AuditLog(paths.audit), anchor_key(secrets_key)),
     )
 
 

@@ -14,6 +14,7 @@ from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, TransportClosed
 from dragoman.host.access import check_role, joined_room
 from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER
+from dragoman.host.fleet.audit_anchors import AuditAnchors
 from dragoman.host.fleet.distant_clients import DistantClients
 from dragoman.host.fleet.distant_room import DistantRoom
 from dragoman.host.fleet.heartbeat import HeartbeatWatchdog
@@ -33,6 +34,9 @@ LOOK_INTERVAL = 5.0
 
 # How often servers of the engine are compared. Seconds; each of them answers a page with all streams.
 DAMAGE_INTERVAL = 30.0
+
+# How often the end of the audit log is kept in the engine, if it changed. Seconds.
+ANCHOR_INTERVAL = 60.0
 
 # How long `dragoman fleet drain` lets turns end unless it says otherwise. Seconds.
 DRAIN_GRACE = 600.0
@@ -94,6 +98,7 @@ class Fleet:
         uses_watchdog: bool = True,
         workspaces: str = "",
         has_checkpoints: bool = True,
+        audit: AuditAnchors | None = None,
     ) -> None:
         """`url` is where other nodes reach this one; `token` is the secret that all nodes share.
 
@@ -116,6 +121,7 @@ class Fleet:
         self._token = token
         self._ca = ca
         self.workspaces = Workspaces(self, workspaces, has_checkpoints=has_checkpoints)
+        self._audit = audit
         self._watchdog = HeartbeatWatchdog() if uses_watchdog else None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._peers: list[NodeStatus] = []  # all nodes, as of the last look
@@ -163,6 +169,8 @@ class Fleet:
         self._stop_listening = self.engine.signals.listen(self._on_signal)
         self.spawn(self._look_for_owners())
         self.spawn(self._look_for_damage())
+        if self._audit is not None:
+            self.spawn(self._anchor_audit(self._audit))
 
     async def close(self) -> None:
         """Leave the fleet, after the host has closed its rooms."""
@@ -173,6 +181,9 @@ class Fleet:
             room.close("the host was stopped")
         self.ownership.distant_rooms.clear()
         await self.links.close()
+        if self._audit is not None:
+            with suppress(ProtocolError, OSError):
+                await self._audit.anchor()
         await self.lease.leave()
         if self._watchdog is not None:
             self._watchdog.close()
@@ -322,6 +333,15 @@ class Fleet:
             await self.ownership.attach(room, needs_owner=False)
         except (ProtocolError, ConnectionFailed) as error:
             room.report(f"its node was not reached: {error}")
+
+    async def _anchor_audit(self, anchors: AuditAnchors) -> None:
+        """Keep the end of the audit log of this node in the engine."""
+        while True:
+            await asyncio.sleep(ANCHOR_INTERVAL)
+            try:
+                await anchors.anchor()
+            except (ProtocolError, OSError) as error:
+                self.host.report(f"the audit log was not anchored: {error}")
 
     async def _look_for_damage(self) -> None:
         """Report what servers of the engine do not agree on, once, and keep it for the metrics."""
