@@ -40,8 +40,7 @@ exit codes:
 examples:
   dragoman audit show --session sess_1 --last 20
   dragoman audit verify --expect 1042:9f86d081884c7d65...
-  dragoman audit verify --fleet --store postgresql://db/dragoman --secrets-key key
-      --chain n1=n1.jsonl --chain n2=n2.jsonl
+  dragoman audit verify --fleet --chain n1=n1.jsonl --chain n2=n2.jsonl
   dragoman audit export --format csv > audit.csv"""
 
 
