@@ -40,6 +40,22 @@ def test_thoughts_and_plans_go_to_stderr(tmp_path: Path) -> None:
     assert "A thought comes first" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("prompt", "stdout", "stderr"),
+    [
+        ("/rewrite", "A first version, which will not stay.\n\nA better version.\n", ""),
+        ("/unsay", "You were not meant to read this.\n\nI said nothing.\n", "(the agent took that back)"),
+        ("/terminal echo hi", "It ended with 0.\n", "✓ Run echo hi\n    hi"),
+    ],
+)
+def test_messages_that_change_and_terminals_of_a_v2_agent_are_shown(
+    tmp_path: Path, prompt: str, stdout: str, stderr: str
+) -> None:
+    ran = run(prompt, "--dialect", "v2", "--yes", cwd=tmp_path)
+    assert ran.stdout == stdout, ran.stderr
+    assert stderr in ran.stderr
+
+
 def test_the_prompt_can_come_on_standard_input(tmp_path: Path) -> None:
     ran = dragoman("run", *AGENT, cwd=tmp_path, text="hello from a pipe")
     assert "> hello from a pipe" in ran.stdout

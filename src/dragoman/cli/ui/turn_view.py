@@ -143,8 +143,14 @@ class TurnView:
             self._write_note(content_text(update.content))
 
     def _show_whole_message(self, update: updates.WholeMessage) -> None:
-        """Show what was not shown yet of a message; one that was changed is shown anew."""
-        for chunk in self._messages.whole(update):
+        """Show what was not shown yet of a message; one that was changed is shown anew, one taken back is named."""
+        chunks = self._messages.whole(update)
+        is_cleared = update.content is not UNSET and not update.content
+        if is_cleared and not self._messages.passes(updates.AgentMessageChunk, update.message_id):
+            self._answer.ensure_blank_line()
+            if not self._quiet:
+                self._write_note("(the agent took that back)")
+        for chunk in chunks:
             if "replaces" in side_data_of(chunk) and isinstance(chunk, updates.AgentMessageChunk):
                 self._answer.ensure_blank_line()
             self._SHOW_BY_TYPE[type(chunk)](self, chunk)
