@@ -36,6 +36,7 @@ class TreeMembers:
         self._trackers: dict[str, MemberFiles] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._commands: set[asyncio.Task[None]] = set()
+        self._indexes: dict[object, tuple[TreeMember, list[str]]] = {}  # that running commands change
 
     @property
     def _coordinator(self) -> FileCoordinator:
@@ -106,14 +107,18 @@ class TreeMembers:
 
     @asynccontextmanager
     async def starting_command(
-        self, session_id: str, roots: Sequence[str]
+        self, session_id: str, roots: Sequence[str], line: str = "", folder: str = ""
     ) -> AsyncIterator[Callable[[Terminal], None]]:
-        """Start a command in the block, and pass its terminal to what the block gets: it may write until it ends."""
+        """Start a command in the block, and pass its terminal to what the block gets: it may write until it ends.
+
+        A command that changes the index of a git repository waits for one of another session, or is refused.
+        """
         tracker, key = self.tracker(session_id, roots), object()
         if tracker is None:
             yield lambda terminal: None
             return
         member, started = tracker.member, []
+        await self._lease_indexes(member, key, line, folder)
         await self._coordinator.begin_command(member, key)
 
         def follow(terminal: Terminal) -> None:
@@ -126,10 +131,26 @@ class TreeMembers:
             yield follow
         finally:
             if not started:
+                self._release_indexes(key)
                 member.end_command(key, self._coordinator.now())
+
+    async def _lease_indexes(self, member: TreeMember, key: object, line: str, folder: str) -> None:
+        from dragoman.workspace.git_index import changed_indexes
+
+        indexes = changed_indexes(line, folder)
+        if indexes:
+            await self._coordinator.lease(member, indexes)
+            self._indexes[key] = member, indexes
+
+    def _release_indexes(self, key: object) -> None:
+        member, indexes = self._indexes.pop(key, (None, []))
+        if member is not None:
+            kept = {path for other, paths in self._indexes.values() if other is member for path in paths}
+            self._coordinator.release(member, [path for path in indexes if path not in kept])
 
     async def _end_command(self, member: TreeMember, key: object, terminal: Terminal) -> None:
         await terminal.wait()
+        self._release_indexes(key)
         if member.is_shared:  # attribute what it changed, while it is the only suspect
             await asyncio.to_thread(self._coordinator.settle_command, member)
         member.end_command(key, self._coordinator.now())

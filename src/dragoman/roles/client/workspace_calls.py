@@ -354,7 +354,8 @@ class TerminalCalls:
             message = f"{self._max_terminals} terminals are open; release one first"
             raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": self._max_terminals})
         timeout = options.get("timeout")
-        async with self._workspace.members.starting_command(params.session_id, terminals.roots) as follow:
+        members = self._workspace.members
+        async with members.starting_command(params.session_id, terminals.roots, line, folder) as follow:
             terminal = await terminals.create(
                 argv[0],
                 argv[1:],
