@@ -69,8 +69,11 @@ def content_text(content: Any) -> str:
         return content_text(content.get("content"))
     if kind == "diff":
         return f"[diff {content.get('path', '')}]"
-    if kind == "terminal":
+    if kind in ("terminal", "agent_terminal"):
         return f"[terminal {content.get('terminalId', '')}]"
+    if kind == "patch":
+        changes = [f"{each.get('operation', '')} {each.get('path', '')}" for each in _objects(content.get("changes"))]
+        return f"[patch {', '.join(changes)}]"
     inner = content.get("resource")
     uri = content.get("uri") or (inner.get("uri") if isinstance(inner, dict) else "")
     return f"[{kind} {uri or content.get('mimeType', '')}]"
@@ -93,6 +96,18 @@ def _tool_call(update: dict[str, Any]) -> str:
     text = " · ".join(str(part) for part in parts if part)
     content = content_text(update.get("content") or [])
     return f"{text} · {content}" if content else text
+
+
+def _terminal(update: dict[str, Any]) -> str:
+    """Return the members of a terminal, and how its command ended."""
+    ended = update.get("exitStatus")
+    text = _scalar_members(update)
+    return f"{text} {_scalar_members(ended)}" if isinstance(ended, dict) else text
+
+
+def _message(update: dict[str, Any]) -> str:
+    """Return the text of a whole message, or that it is empty."""
+    return content_text(update.get("content")) or "(empty)"
 
 
 def _plan(update: dict[str, Any]) -> str:
@@ -163,6 +178,8 @@ _UPDATES: dict[str, Render] = {
     **dict.fromkeys(CHUNK_UPDATES, lambda update: content_text(update.get("content"))),
     "tool_call": _tool_call,
     "tool_call_update": _tool_call,
+    "terminal_update": _terminal,
+    **dict.fromkeys(("user_message", "agent_message", "agent_thought"), _message),
     "plan": _plan,
     "available_commands_update": lambda update: " ".join(
         f"/{each.get('name', '')}" for each in _objects(update.get("availableCommands"))
