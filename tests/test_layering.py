@@ -42,7 +42,8 @@ EFFECTS = {
 # only in store/nats, and cryptography only where credentials are sealed.
 DEPENDENCIES = {
     "anyio", "asyncpg", "cryptography", "h11", "h2", "httpx", "httpx2", "hypercorn", "jwt", "mcp", "mcp_types",
-    "msgspec", "nats", "opentelemetry", "prompt_toolkit", "pygments", "pytest", "uvicorn", "uvloop", "websockets",
+    "msgspec", "nats", "opentelemetry", "prompt_toolkit", "pygments", "pypi_attestations", "pytest", "uvicorn",
+    "uvloop", "websockets",
 }  # fmt: skip
 
 

@@ -22,8 +22,9 @@ SHOWN = 20
 HELP = f"""\
 Hashes every file of each installed agent and compares it with the lock, then
 asks npm, PyPI or the registry whether the version was withdrawn. The signature
-of npm is checked, where npm offers one; for PyPI the publisher that it attests
-is named. One changed byte or a wrong signature ends it with 1. --offline only
+of npm and the attestations of PyPI are checked, where they are offered and
+`pip install 'dragoman[attest]'` brought what that needs; else the state is
+unknown. One changed byte or a wrong signature ends it with 1. --offline only
 compares files.
 
 {EXIT_CODES_HELP}

@@ -21,7 +21,7 @@ from dragoman.registry.install.npm_lock import LOCK_FILE, hash_of, needed_here, 
 from dragoman.registry.install.plan import DOWNLOADS, WHEELS, Plan, Workshop
 from dragoman.registry.install.pypi import PIN, normal_name
 from dragoman.registry.install.tarballs import find_tarball
-from dragoman.registry.tools.wheels import MAX_PAGE, package_index, parse_links, runs_here
+from dragoman.registry.tools.wheels import MAX_PAGE, fits_python, package_index, parse_links
 from dragoman.registry.versions import parse_version
 
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -112,18 +112,3 @@ def _download(url: str, target: str, sha256: str, workshop: Workshop) -> str:
         raise RegistryFault("hash", f"{os.path.basename(target)}: PyPI says SHA-256 {sha256}, the file has {found}")
     os.replace(part, target)
     return os.path.basename(target)
-
-
-def fits_python(file: str, minor: int) -> bool:
-    """Whether a wheel, by the tags in its name, runs on this machine with CPython 3.`minor`."""
-    parts = file.removesuffix(".whl").split("-")
-    if not file.endswith(".whl") or len(parts) < 5:
-        return False
-    pythons, abis, platforms = (part.split(".") for part in parts[-3:])
-    if platforms != ["any"] and not runs_here(parts[-1]):
-        return False
-    if "abi3" in abis:
-        return any(re.fullmatch(r"cp3\d+", each) and int(each[3:]) <= minor for each in pythons)
-    if "none" in abis:
-        return any(each in ("py3", "cp3", f"py3{minor}", f"cp3{minor}") for each in pythons)
-    return f"cp3{minor}" in pythons and f"cp3{minor}" in abis

@@ -1,6 +1,7 @@
-"""Who vouches for a package beyond its hash: the signature of the npm registry, the publisher that PyPI attests.
+"""Who vouches for a package beyond its hash: the signature of the npm registry, the attestation of a publisher on PyPI.
 
-A signature is checked here. PyPI checks the attestations of a publisher at the upload; here they are only named.
+npm's signature needs the package cryptography, attestations need pypi-attestations: its keys ship with it, and nothing
+is fetched for them. Without them the state is unknown, and a publisher that PyPI names is told as unchecked.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import html
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urljoin
 
@@ -39,7 +42,7 @@ def npm_signature(package: str, dist: Mapping[str, Any], integrity: str, registr
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
-        return UNKNOWN, "signatures need the package cryptography; install it with: pip install cryptography"
+        return UNKNOWN, "signatures need the package cryptography; install it with: pip install 'dragoman[attest]'"
     if not registry:
         return UNKNOWN, "npm does not say which registry it uses"
     keys = _npm_keys(registry, http)
@@ -66,21 +69,56 @@ def _npm_keys(registry: str, http: Http) -> dict[str, str]:
     return {str(key.get("keyid")): str(key.get("key")) for key in keys or () if isinstance(key, dict)}
 
 
-def pypi_publisher(body: bytes, file: str, page: str, http: Http) -> tuple[str, str]:
-    """Return whether PyPI attests a publisher of a file, from the page of its project, and who that is."""
+def pypi_attestation(body: bytes, file: str, sha256: str, page: str, http: Http) -> tuple[str, str]:
+    """Return whether the attestations of a file are valid, from the page of its project, and who published it."""
     address = _provenance_address(body, file)
     if not address:
-        return NOT_OFFERED, "PyPI offers no provenance"
+        return NOT_OFFERED, "PyPI offers no attestation"
     address = urljoin(page, address)
-    document = _json(http.get(address, limit=MAX_DOCUMENT).body, address)
-    bundles = document.get("attestation_bundles") if isinstance(document, dict) else None
+    document = http.get(address, limit=MAX_DOCUMENT).body or b""
+    try:
+        from pypi_attestations import AttestationError, Distribution, Provenance
+    except ImportError:
+        return UNKNOWN, f"{_named_publisher(document, address)}; to check that: pip install 'dragoman[attest]'"
+    try:
+        bundles = Provenance.model_validate_json(document).attestation_bundles
+        distribution = Distribution(name=file, digest=sha256)
+        with _quiet():
+            for bundle in bundles:
+                for attestation in bundle.attestations:
+                    attestation.verify(bundle.publisher, distribution, offline=True)
+    except (AttestationError, ValueError) as error:
+        return INVALID, f"the attestation of {file} is not valid: {str(error).splitlines()[0]}"
+    checked = [bundle.publisher for bundle in bundles if bundle.attestations]
+    if not checked:
+        return UNKNOWN, "its provenance has no attestation"
+    return SIGNED, f"attested by its publisher, {_publisher_text(checked[0].model_dump())}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Check without the note that the keys are those that ship with it."""
+    log = logging.getLogger("sigstore")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def _named_publisher(document: bytes, address: str) -> str:
+    """Return whom PyPI names as the publisher, unchecked."""
+    known = _json(document, address)
+    bundles = known.get("attestation_bundles") if isinstance(known, dict) else None
     publishers = [bundle.get("publisher") for bundle in bundles or () if isinstance(bundle, dict)]
-    named = [
-        f"{each.get('kind')} {each.get('repository') or each.get('email') or ''}".strip()
-        for each in publishers
-        if isinstance(each, dict)
-    ]
-    return (SIGNED, f"published by {named[0]}, as PyPI attests") if named else (UNKNOWN, "its provenance is empty")
+    named = [_publisher_text(each) for each in publishers if isinstance(each, dict)]
+    return f"PyPI says that {named[0]} published it" if named else "its provenance names nobody"
+
+
+def _publisher_text(publisher: Mapping[str, Any]) -> str:
+    who = publisher.get("repository") or publisher.get("email") or publisher.get("vcs_origin") or ""
+    return f"{publisher.get('kind')} {who}".strip()
 
 
 def _provenance_address(body: bytes, file: str) -> str:

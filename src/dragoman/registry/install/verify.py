@@ -18,10 +18,12 @@ from dragoman.registry.install.lock import LockedAgent
 from dragoman.registry.install.manifest import Difference, compare_manifest, decode_manifest
 from dragoman.registry.install.npm import Npm
 from dragoman.registry.install.plan import Workshop
+from dragoman.registry.install.pypi import TREE_FILE
 from dragoman.registry.install.records import FILES, MANIFEST_FILE, MAX_MANIFEST, Installed
-from dragoman.registry.install.signatures import INVALID, NOT_OFFERED, npm_signature, pypi_publisher
+from dragoman.registry.install.signatures import INVALID, NOT_OFFERED, npm_signature, pypi_attestation
 from dragoman.registry.tools.find import find_nodes
-from dragoman.registry.tools.wheels import MAX_PAGE, package_index, parse_links
+from dragoman.registry.tools.wheels import MAX_PAGE, fits_python, package_index, parse_links
+from dragoman.registry.versions import parse_version
 
 OK, CHANGED, UNKNOWN = "ok", "changed", "unknown"
 WITHDRAWN, DEPRECATED, QUARANTINED = "withdrawn", "deprecated", "quarantined"
@@ -99,7 +101,7 @@ def _ask(installed: Installed, catalog: Callable[[], Catalog], workshop: Worksho
         return Standing(WITHDRAWN, "no registry has it any more") if gone else Standing(OK, "", NOT_OFFERED)
     if record.kind == NPX:
         return _npm_standing(record.package, record.integrity, workshop)
-    return _pypi_standing(record.package, workshop)
+    return _pypi_standing(installed, workshop)
 
 
 def _signature(check: Callable[[], tuple[str, str]]) -> tuple[str, str]:
@@ -125,17 +127,24 @@ def _npm_standing(package: str, integrity: str, workshop: Workshop) -> Standing:
     return Standing(*state, *signed)
 
 
-def _pypi_standing(package: str, workshop: Workshop) -> Standing:
-    name, _, version = package.partition("==")
+def _pypi_standing(installed: Installed, workshop: Workshop) -> Standing:
+    record = installed.record
+    name, _, version = record.package.partition("==")
     name = name.partition("[")[0]
     page = f"{package_index()}/{name}/"
     answer = workshop.http.get(page, limit=MAX_PAGE)
     body = answer.body or b""
     mark = f"-{version}-"
-    files = [file for file, _, _ in parse_links(body, page) if mark in file or f"-{version}.tar" in file]
+    files = [link for link in parse_links(body, page) if mark in link[0] or f"-{version}.tar" in link[0]]
     if not files:
         return Standing(WITHDRAWN, "PyPI does not have it any more")
     lines = [line for line in body.decode("utf-8", "replace").splitlines() if mark in line]
     is_yanked = bool(lines) and all("data-yanked" in line for line in lines)
-    attested = _signature(lambda: pypi_publisher(body, files[0], page, workshop.http))
+    minor = (*parse_version(record.python), 0, 0)[1]
+    own = next((link for link in files if fits_python(link[0], minor)), files[0])
+    locked = read_bytes(os.path.join(installed.files, TREE_FILE)) or b""
+    if own[2] and own[2].encode() not in locked:
+        attested = INVALID, f"PyPI now serves other bytes for {own[0]} than were installed"
+    else:
+        attested = _signature(lambda: pypi_attestation(body, own[0], own[2], page, workshop.http))
     return Standing(*((WITHDRAWN, "it was yanked from PyPI") if is_yanked else (OK, "")), *attested)

@@ -108,6 +108,21 @@ def runs_here(tags: str) -> bool:
     return False
 
 
+def fits_python(file: str, minor: int) -> bool:
+    """Whether a wheel, by the tags in its name, runs on this machine with CPython 3.`minor`."""
+    parts = file.removesuffix(".whl").split("-")
+    if not file.endswith(".whl") or len(parts) < 5:
+        return False
+    pythons, abis, platforms = (part.split(".") for part in parts[-3:])
+    if platforms != ["any"] and not runs_here(parts[-1]):
+        return False
+    if "abi3" in abis:
+        return any(re.fullmatch(r"cp3\d+", each) and int(each[3:]) <= minor for each in pythons)
+    if "none" in abis:
+        return any(each in ("py3", "cp3", f"py3{minor}", f"cp3{minor}") for each in pythons)
+    return f"cp3{minor}" in pythons and f"cp3{minor}" in abis
+
+
 def _has_new_enough_glibc(tag: str) -> bool:
     match = re.match(r"manylinux_(\d+)_(\d+)_", tag)
     if match is None or sys.platform != "linux":
