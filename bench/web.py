@@ -8,10 +8,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,6 +21,7 @@ from bench.setup import ROOT, environment
 from bench.tui import STREAMING_AGENT
 
 DEADLINE = 120.0  # seconds until something must be on the screen
+END_TIMEOUT = 10.0  # seconds for a server to end by itself
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic")
 PEERS = ROOT / "bench" / "peers"
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -184,10 +186,18 @@ def opencode_page(opencode: str, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def _running(command: list[str], folder: Path, environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Yield a server as a process, until the block ends."""
-    server = subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=sys.stderr, text=True)
+    """Yield a server as a process, until the block ends. It ends with what it started: opencode begins as a script."""
+    server = subprocess.Popen(
+        command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, start_new_session=True
+    )
     try:
         yield server
     finally:
         server.terminate()
+        try:
+            server.wait(END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            pass
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
         server.wait(DEADLINE)
