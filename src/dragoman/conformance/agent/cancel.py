@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.conformance.harness.agent import CANCELLED, AgentUnderTest, PromptTurn
+from dragoman.conformance.harness.agent import CANCELLED, AgentUnderTest
 from dragoman.conformance.harness.peer import ReceivedFrame
+from dragoman.conformance.harness.prompt_turn import PromptTurn
 from dragoman.conformance.requirement import may, must, should
 
 DONE = frozenset({"completed", "failed", "cancelled", "denied"})

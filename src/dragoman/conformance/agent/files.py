@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dragoman.conformance.harness import hello
-from dragoman.conformance.harness.agent import AgentUnderTest, PromptTurn
+from dragoman.conformance.harness.agent import AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.harness.prompt_turn import PromptTurn
 from dragoman.conformance.json_shape import Shape, absolute, line_number, natural, non_empty, one_of
 from dragoman.conformance.requirement import may, must, should
 

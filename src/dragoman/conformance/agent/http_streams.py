@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.conformance.harness.agent import QUESTION, PromptTurn
+from dragoman.conformance.harness.agent import QUESTION
 from dragoman.conformance.harness.http_client import Answer, EventStream, parse_json
 from dragoman.conformance.harness.peer import Json
+from dragoman.conformance.harness.prompt_turn import PromptTurn
 from dragoman.conformance.harness.remote_agent import HttpAgentUnderTest
 from dragoman.conformance.requirement import may, must, should
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from dragoman.conformance.agent.toolcall import status_history
-from dragoman.conformance.harness.agent import CANCELLED, QUESTION, REJECT, AgentUnderTest, PromptTurn
+from dragoman.conformance.harness.agent import CANCELLED, QUESTION, REJECT, AgentUnderTest
 from dragoman.conformance.harness.peer import Json, ReceivedFrame
+from dragoman.conformance.harness.prompt_turn import PromptTurn
 from dragoman.conformance.json_shape import non_empty, non_empty_list, one_of
 from dragoman.conformance.requirement import must, should
 

@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
-
 from dragoman.conformance.harness import hello
 from dragoman.conformance.harness.client_answers import ANSWERS
 from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, ReceivedFrame, Timeouts
+from dragoman.conformance.harness.prompt_turn import PromptTurn
 from dragoman.conformance.harness.settings import AgentSettings, choose_options, log_in
 from dragoman.conformance.json_shape import Shape
 from dragoman.conformance.prompts import EVERYTHING, PLAIN, Script
@@ -32,16 +31,6 @@ CANCELLED: Json = {"outcome": {"outcome": "cancelled"}}  # the answer to a quest
 
 # How often to wait for the end of a turn in which frames still come: models are slow, and some never stop.
 ROUNDS = 3
-
-
-class PromptTurn(msgspec.Struct, eq=False):
-    """One turn: the id of its prompt, the number of frames before it, and its answer (None: none in time)."""
-
-    id: Json
-    session: str
-    start: int
-    answer: ReceivedFrame | None = None
-    stop: str = ""
 
 
 class AgentUnderTest(PeerUnderTest):
@@ -295,15 +284,12 @@ class AgentUnderTest(PeerUnderTest):
     async def _wait_idle(self, turn: PromptTurn) -> None:
         """Wait until the session is idle again after this prompt, if it is in time."""
 
-        def is_state(frame: ReceivedFrame) -> bool:
-            return frame.method == "session/update" and frame.update.get("sessionUpdate") == "state_update"
-
-        def is_over() -> bool:
-            states = [frame.update.get("state") for frame in self.received[turn.start :] if is_state(frame)]
+        def is_over(_: object = None) -> bool:
+            states = [frame.update.get("state") for frame in self.updates("state_update", start=turn.start)]
             return "running" in states and states[-1] == "idle"
 
         if not is_over():
-            await self.wait_for(lambda frame: is_state(frame) and is_over(), self.timeouts.turn)
+            await self.wait_for(is_over, self.timeouts.turn)
 
     async def try_prompt(self, text: str | list[Json], session: str = "") -> PromptTurn:
         """Open a session if there is none, send a prompt and wait for the end, if it comes."""
