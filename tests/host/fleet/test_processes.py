@@ -19,12 +19,19 @@ from tests.host.memory_host import messages_of
 from tests.store.nats.servers import Servers
 
 # Waking a session: the lease, an agent's start, and a machine under load. Seconds.
-WAKE_TIMEOUT = LEASE * 2 + 30
+WAKE_TIMEOUT = LEASE * 2 + 90
 
 
 async def ask(session: ClientSession, text: str) -> str:
+    """Ask, and again where the engine itself was too slow for this machine: such a prompt was refused, not run."""
     async with asyncio.timeout(WAKE_TIMEOUT):
-        return str(await session.ask(text))
+        while True:
+            try:
+                return str(await session.ask(text))
+            except ProtocolError as error:
+                if not isinstance(error.data, dict) or error.data.get("store") != "away":
+                    raise
+                print(f"asked again: {error}")
 
 
 @pytest.mark.item("FL-09")

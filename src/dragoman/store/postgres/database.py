@@ -92,8 +92,15 @@ class Database:
     async def connection(self) -> AsyncIterator[Any]:
         """Lend a connection of the pool."""
         self._check_open()
-        async with self._pool.acquire(timeout=CONNECT_TIMEOUT) as connection:
+        try:
+            connection = await self._pool.acquire(timeout=CONNECT_TIMEOUT)
+        except TimeoutError as error:
+            text = f"it gave no connection within {CONNECT_TIMEOUT:g} s; it is overloaded, or its network is cut"
+            raise StoreFault("away", f"{self.where} cannot be reached: {text}") from error
+        try:
             yield connection
+        finally:
+            await self._pool.release(connection)
 
     async def fetch(self, query: str, *values: Any) -> list[Any]:
         """Return the rows of a query. A connection that broke is replaced once."""
@@ -123,8 +130,10 @@ class Database:
             except StoreFault:
                 raise
             except Exception as error:
-                is_undone = not is_committing and is_lost(error) and not isinstance(error, asyncio.TimeoutError)
-                if not (is_undone or is_conflict(error)) or attempt + 1 == MAX_TRIES:
+                # A connection that broke is replaced once; a server that is away is not asked five times.
+                is_replaced = not attempt and not is_committing and is_lost(error)
+                is_replaced = is_replaced and not isinstance(error, asyncio.TimeoutError)
+                if not (is_replaced or is_conflict(error)) or attempt + 1 == MAX_TRIES:
                     raise self._to_fault(error, is_writing=is_committing) from error
         raise AssertionError("unreachable")
 

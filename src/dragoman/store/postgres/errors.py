@@ -34,6 +34,8 @@ def to_store_fault(error: BaseException, where: str, *, is_writing: bool = False
             why, advice = _STATES[state[:length]]
             return StoreFault(why, f"{where}: {advice} ({error})")
     if is_lost(error):
+        if isinstance(error, asyncio.TimeoutError) and not is_writing:
+            return StoreFault("away", f"{where} did not answer in time; it is overloaded, or its network is cut")
         if is_writing:
             return StoreFault("unknown", f"{where} did not answer, so nobody knows yet whether it stored the entries")
         return StoreFault("away", f"{where} cannot be reached: {_text(error)}; start it, or check the address")
