@@ -32,7 +32,9 @@ SUPERUSER = "tester"
 # Small and quick, but safe: commits are synced as in production.
 SETTINGS = {
     "listen_addresses": "", "shared_buffers": "32MB", "max_connections": "100", "max_wal_size": "256MB",
-    "autovacuum_naptime": "10s", "log_min_messages": "warning", "log_lock_waits": "on", "log_min_duration_statement": "3000", "log_line_prefix": "%m [%p] ",
+    "autovacuum_naptime": "10s", "log_min_messages": "warning",
+    # The log tells why a statement was slow.
+    "log_lock_waits": "on", "log_min_duration_statement": "3000", "log_line_prefix": "%m [%p] ",
 }  # fmt: skip
 
 
