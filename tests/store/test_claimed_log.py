@@ -104,3 +104,28 @@ async def test_a_store_that_never_answers_fails_after_a_limit(monkeypatch: pytes
     monkeypatch.setattr(store, "settle", away)
     with pytest.raises(StoreFault, match="cannot be reached"):
         await write(store, "a")
+
+
+@pytest.mark.parametrize("loss", ["before", "after"])
+async def test_a_log_whose_entries_failed_without_an_answer_is_settled_before_the_next_append(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_log, "SETTLE_INTERVAL", 0.001)
+    monkeypatch.setattr(session_log, "SETTLE_TIMEOUT", 0.0)
+    store, fenced = LosingStore(loss), list[ProtocolError]()
+    log = SessionLog(store, "s")
+    log.on_fenced = fenced.append
+    log.claim = await store.claim("s", "a", epoch=0)
+    store.lost_settles = 1
+    with pytest.raises(StoreFault, match="no answer"):
+        await log.append_and_wait("turn_started", {})
+    log.clear_fault()
+    if loss == "before":  # nothing was stored: its owner goes on
+        await log.append_and_wait("update", {})
+        assert not fenced
+    else:  # its owner does not know an entry of its log, and must not write before it has read it
+        with pytest.raises(StoreFault, match="thought to be lost") as caught:
+            await log.append_and_wait("update", {})
+        assert caught.value.why == "fenced"
+        assert fenced
+    assert len(await store.read("s")) == 1

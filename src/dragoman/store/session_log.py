@@ -58,6 +58,7 @@ class SessionLog:
         self.session_id = session_id if isinstance(session_id, str) else ""
         self.turn: str | None = None
         self.claim: Claim | None = None  # needed in a fleet: no other node may write this log
+        self._is_unsettled = False  # whether the log may have entries that were said to have failed
         self.fault: ProtocolError | None = None
         self._find_session_id = None if isinstance(session_id, str) else session_id
         self.batch_limit: int | None = None  # entries per batch, for a session with many listeners
@@ -193,6 +194,8 @@ class SessionLog:
         """Append drafts; if the store does not say whether it has them, find out, and append again what it has not."""
         if self.claim is None:
             return await self.store.append(self.session_id, drafts)
+        if self._is_unsettled:
+            await self._settle_failed(self.claim)
         while True:
             before = self.claim
             try:
@@ -202,11 +205,21 @@ class SessionLog:
             except StoreFault as fault:
                 if fault.why != "unknown":
                     raise
+            self._is_unsettled = True  # also if nobody answers in time, and these drafts are said to have failed
             self.claim = await self._settle(before)
+            self._is_unsettled = False
             if self.claim.seq == before.seq + len(drafts):
                 return [number_draft(draft, seq) for seq, draft in enumerate(drafts, before.seq + 1)]
             if self.claim.seq != before.seq:
                 raise StoreFault("damaged", f"session {self.session_id!r} has entries that its owner did not write")
+
+    async def _settle_failed(self, claim: Claim) -> None:
+        """Find out what became of drafts that were said to have failed; raise if the log has them after all."""
+        self.claim = await self._settle(claim)
+        self._is_unsettled = False
+        if self.claim.seq != claim.seq:  # whoever uses this log missed them, and has to read it again
+            what = f"session {self.session_id!r} has entries that were thought to be lost; it is read again"
+            raise StoreFault("fenced", f"{what}; try again")
 
     async def _settle(self, claim: Claim) -> Claim:
         """Claim the log again, as soon as the store answers; raise its error if that takes too long."""

@@ -14,7 +14,7 @@ from dragoman.host.fleet.lease import LeaseTimes
 from dragoman.host.fleet.operate import move_session
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession
-from dragoman.store.contract import Draft, Entry
+from dragoman.store.contract import Draft, Entry, decode_raw_entry
 from tests.host.fleet.memory_fleet import FAST, Node, running_fleet
 from tests.host.fleet.test_relay import record
 from tests.host.memory_host import messages_of, open_session, until
@@ -329,3 +329,34 @@ async def test_a_prompt_whose_agent_was_starting_when_its_node_let_go_runs_at_th
             assert (await asked).stop_reason == "end_turn"
             await until(lambda: second.owns(session.id))
             assert prompts_in(await second.host.store.read(session.id)) == ["one"]
+
+
+async def test_a_new_owner_reads_to_the_end_of_the_log_although_the_engine_answers_from_the_past(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client() as near, second.client() as far:
+            session = await open_session(near, tmp_path)
+            known = first.host.rooms[session.id].state.seq
+            running = asyncio.ensure_future(session.ask("wait gate"))
+            await until(lambda: "waiting" in str(messages_of(session)))
+            await kill(first)
+            await wait_dead(first, second)
+            store, stale = second.host.store, 3
+            read = store.lines
+
+            async def lines(*arguments: Any, **options: Any) -> list[bytes]:
+                """Answer as a server that is behind does, three times."""
+                nonlocal stale
+                stale -= 1
+                found = await read(*arguments, **options)
+                return [line for line in found if decode_raw_entry(line).seq <= known] if stale >= 0 else found
+
+            monkeypatch.setattr(store, "lines", lines)
+            distant = await far.load_session(session.id, str(tmp_path))
+            assert await distant.ask("next") == "heard next"
+            log = await read(session.id)
+            kinds = [decode_raw_entry(line).kind for line in log]
+            turns = [kind for kind in kinds if kind.startswith("turn")]
+            assert turns == ["turn_started", "turn_ended"] * 2, "the interrupted turn was ended before the next began"
+            running.cancel()

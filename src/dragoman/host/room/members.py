@@ -335,9 +335,10 @@ class Members(Mapping[str, Member]):
                     await transport.drain()
 
     def _replay_entry(self, member: Member, entry: RawEntry, render: RenderEntry) -> None:
-        member.seen_seq = entry.seq
-        for notification in render(self._room.id, entry):
-            self._notify_member(member, notification)
+        if entry.seq > member.seen_seq:  # two tasks may read for one member, if its room is replaced
+            member.seen_seq = entry.seq
+            for notification in render(self._room.id, entry):
+                self._notify_member(member, notification)
 
     def remove(self, client: HostClient) -> None:
         """Remove a client. Its prompts continue."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.incoming import DoneCallback, Incoming
-from dragoman.errors import ConnectionFailed, Kind, ProtocolError
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
 from dragoman.host.access import is_extension, moved_error, session_not_found
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.room import notifications
@@ -29,6 +29,25 @@ from dragoman.store.session_state import SessionState, dump_state
 if TYPE_CHECKING:
     from dragoman.host.host import Host
     from dragoman.host.host_client import HostClient
+
+
+# How long the engine may take to show what was stored before a claim, and how often it is asked. Seconds; a server that
+# is behind, or was cut off from the others, answers from the past.
+READ_TIMEOUT, READ_INTERVAL = 10.0, 0.2
+
+
+async def _read_whole(host: Host, id: str, claim: Claim | None) -> SessionState:
+    """Return the state of a session with everything that its log had when it was claimed."""
+    state = await host.session_state(id)
+    deadline = asyncio.get_running_loop().time() + READ_TIMEOUT
+    while claim is not None and state.seq < claim.seq:
+        if asyncio.get_running_loop().time() > deadline:
+            await host.store.lines(id, state.seq)  # raises if entries are lost
+            what = f"{state.seq} of {claim.seq} entries"
+            raise StoreFault("unknown", f"the log of session {id} cannot be read to its end ({what}); try again")
+        await asyncio.sleep(READ_INTERVAL)
+        state = await host.session_state(id)
+    return state
 
 
 class Room:
@@ -68,7 +87,7 @@ class Room:
 
         With a `claim`, only this node may write its log. `members` are those of the room that it replaces.
         """
-        state = await host.session_state(id)
+        state = await _read_whole(host, id, claim)
         room = cls(host, id, state, members)
         room.log.claim = claim
         room.opener = state.owner or room.opener

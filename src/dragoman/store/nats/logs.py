@@ -67,7 +67,20 @@ class Logs:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def end(self, session_id: str) -> LogEnd:
-        """Return the end of a log as the leader has it."""
+        """Return the end of a log as the leader has it.
+
+        A leader that was cut off or has just been elected answers from the past. Where this node wrote more than the
+        answer has, it asks again; what is missing then is lost.
+        """
+        known = self._ends.get(session_id)
+        for _ in range(MAX_TRIES):
+            end = await self._read_end(session_id)
+            if known is None or end.seq >= known.seq or self._ends.get(session_id) is not known:
+                break
+            await asyncio.sleep(RETRY_DELAY)
+        return end
+
+    async def _read_end(self, session_id: str) -> LogEnd:
         message = await self._client.last(self._shards.stream(session_id), self._shards.log(session_id))
         if message is None:
             return LogEnd(_EMPTY, 0)
@@ -117,7 +130,7 @@ class Logs:
                 seq = await self._store(session_id, end, head, block.body)
             except Conflict:
                 known = None
-                stored = await self.end(session_id)
+                stored = await self._end_after_conflict(session_id)
                 if stored.head.write == write:
                     self._ends[session_id] = stored  # an answer of an earlier try was lost
                     return lines, stored
@@ -128,7 +141,16 @@ class Logs:
                 continue
             self._ends[session_id] = LogEnd(head, seq)
             return lines, self._ends[session_id]
-        raise StoreFault("locked", f"other programs write to session {session_id!r} all the time; try again")
+        # Its owner has to find out: a leader that answers from the past hides what was stored.
+        why = "locked" if claim is None else "unknown"
+        raise StoreFault(why, f"other programs write to session {session_id!r} all the time; try again")
+
+    async def _end_after_conflict(self, session_id: str) -> LogEnd:
+        """Return the end of a log after a write that may have been stored; what fails now leaves that unknown."""
+        try:
+            return await self.end(session_id)
+        except StoreFault as fault:
+            raise StoreFault("unknown", fault.message) from fault
 
     def _check(self, session_id: str, end: LogEnd, claim: Claim | None, *, is_known: bool) -> None:
         """Raise Fenced if the leader says that somebody else owns the log, or that it was deleted."""

@@ -57,6 +57,10 @@ AT_ONCE = 64
 _HEAD_MEMBERS = ("turns", "created_at", "title", "prompted", "agent", "agent_session", "cwd", "archived")
 
 
+# How often a log that the index has is looked for, and how long in between. Seconds; an election takes a few.
+STALE_TRIES, STALE_DELAY = 10, 0.2
+
+
 class NatsStore:
     """Logs in JetStream (contract: `Store`). `urls.open_engine` opens it."""
 
@@ -138,7 +142,11 @@ class NatsStore:
     async def _find(self, session_id: str, *, blank: bool = False) -> tuple[LogEnd, SessionHead]:
         """Return the end and the summary of a session; raise session_not_found or session_expired."""
         self._client.check_open()
-        end, head = await asyncio.gather(self._logs.end(session_id), self._index.head(session_id))
+        for _ in range(STALE_TRIES):
+            end, head = await asyncio.gather(self._logs.end(session_id), self._index.head(session_id))
+            if end.seq or head is None or head.expired or not head.witness:
+                break
+            await asyncio.sleep(STALE_DELAY)  # the index has it: a leader that was just elected answers from the past
         if head is not None and head.expired:
             raise expired_error(session_id)
         head = head or SessionHead(session_id)
