@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 from dragoman.config.agent_choice import compare
+from dragoman.config.config_file import NamedAgent
 from dragoman.config.introductions import Introductions
 from dragoman.config.paths import user_paths
+from dragoman.host.agents import AgentCatalog, agent_target
 from tests.host.memory_host import TALKER, open_session, running_host
 
 
@@ -34,7 +38,6 @@ async def test_an_agent_that_was_not_started_is_unknown_or_as_it_was_kept(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     from dragoman.config.agent_choice import facts_from_initialize
-    from dragoman.host.agents import AgentCatalog
 
     catalog = AgentCatalog([TALKER], lambda _: ["talker"], print, 1.0)
     assert catalog.describe()[0]["capabilities"] is None
@@ -44,3 +47,20 @@ async def test_an_agent_that_was_not_started_is_unknown_or_as_it_was_kept(
     assert catalog.describe()[0]["logins"] == ["terminal"]
     assert catalog.describe()[0]["capabilities"] == ["loadSession"]
     assert compare("talker", facts, ["loadSession"]).fits
+
+
+async def test_the_dialect_of_an_agent_is_detected_once(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    script = tmp_path / "agent.sh"
+    command = shlex.join([sys.executable, "-m", "dragoman", "agent", "everything", "--dialect", "v2"])
+    script.write_text(f"#!/bin/sh\necho >> {shlex.quote(str(starts))}\nexec {command}\n")
+    script.chmod(0o755)
+    agent = NamedAgent(name="wide", command=str(script))
+    catalog = AgentCatalog([agent], agent_target, lambda _: None, 60.0)
+    counts = []
+    for _ in range(2):
+        started = await catalog.start_agent(agent)
+        assert started.dialect == "v2"
+        await started.close()
+        counts.append(len(starts.read_text().splitlines()))
+    assert counts == [2, 3]  # first it was asked for v1, which it does not speak

@@ -131,7 +131,12 @@ class AgentCatalog:
         workspace = WorkspaceAccess(approve=lambda _: False)
         callbacks = UserCallbacks("deny", caller.elicit if caller else lambda _: None)
         agent = RemoteAgent(
-            Dialer(self.target_of(agent_config), report=self._report, **options),
+            Dialer(
+                self.target_of(agent_config),
+                report=self._report,
+                first_try=self._dialects.get(agent_config.name, ""),
+                **options,
+            ),
             callbacks,
             workspace=workspace,
             on={method: partial(caller.notify, method) for method in CLIENT_NOTIFICATIONS} if caller else {},

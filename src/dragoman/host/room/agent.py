@@ -91,6 +91,7 @@ def dialer_for_room(room: Room, agent_config: NamedAgent, cwd: str, **more: Any)
     reason = reason_not_shared(agent_config, catalog.dialect_of(agent_config))
     if pool is None or reason:
         room.agent.process_note = f"own: {reason}" if pool is not None else "own"
+        more["first_try"] = catalog.dialect_of(agent_config)
         return Dialer(catalog.target_of(agent_config), **dialer_options(agent_config, cwd), **more)
     options = dialer_options(agent_config, cwd) | {"dialect": catalog.dialect_of(agent_config)}
     return PooledDialer(pool, room, agent_config, **options, **more)

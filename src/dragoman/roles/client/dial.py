@@ -96,8 +96,12 @@ class Dialer:
         trace: Callable[[Transport], Transport] | None = None,
         remote: RemoteOptions | None = None,
         resolve_folder: Callable[[str], str] = os.path.realpath,
+        first_try: str = "",
     ) -> None:
-        """`resolve_folder` returns the real path of the folder in which a process is started, or raises."""
+        """`resolve_folder` returns the real path of the folder in which a process is started, or raises.
+
+        `first_try` is the dialect that the agent spoke the last time: each wrong guess costs a start of its process.
+        """
         if dialect != "auto" and dialect not in PACKAGES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(PACKAGES)}")
         is_running = is_address(target) if isinstance(target, str) else not isinstance(target, Sequence)
@@ -122,6 +126,7 @@ class Dialer:
         self.trace = trace
         self._remote = remote
         self._resolve_folder = resolve_folder
+        self._first_try = first_try
         self._main: ConnectedAgent | None = None
         self._by_cwd: dict[str, ConnectedAgent] = {}
         self._cwd_lock = asyncio.Lock()
@@ -137,7 +142,7 @@ class Dialer:
         first_try: str = "",
     ) -> ConnectedAgent:
         """Start the agent and send initialize; `first_try` is the dialect that is offered first if it is unknown."""
-        self._first_try = first_try
+        self._first_try = first_try or self._first_try
         self._initialize_params = params
         self._raw_params = raw_params  # the params as the client sent them, with unknown members
         self._handlers = {"initialize": self._note_echo, **handlers}
