@@ -45,8 +45,9 @@ Tap = Callable[[Envelope, bytes], tuple[bool, Awaitable[None] | None]]
 # Gets a text chunk as session id and typed update: the hot path of every stream.
 UpdateSink = Callable[[str, Any], Awaitable[None] | None]
 
-# Gets a whole run of text chunks. Returns False to get them one by one through the UpdateSink, which may be awaited.
-TextRunSink = Callable[[TextRun], bool]
+# Gets a whole run of text chunks. Returns False to get them one by one through the UpdateSink, True, or what to await
+# before the next message.
+TextRunSink = Callable[[TextRun], bool | Awaitable[None]]
 
 UPDATE = "session/update"
 _EMPTY_PARAMS = Raw(b"{}")
@@ -283,8 +284,9 @@ class Connection:
         assert sink is not None
         count = len(updates)
         try:
-            if self.on_text_run(run):
-                return count, None
+            taken = self.on_text_run(run)
+            if taken is not False:
+                return count, None if taken is True else taken
             for count, update in enumerate(updates, 1):
                 waiting = sink(session, update)
                 if waiting is not None:

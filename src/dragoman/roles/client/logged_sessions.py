@@ -138,13 +138,13 @@ class LoggedSession:
             log.append(EntryKind.UPDATE, Raw(encode(update)), then=note)
         return log.wait_for_space() if log.is_full else None
 
-    def receive_run(self, chunks: list[Any]) -> bool:
-        """Log text chunks of one message at once; return False if each has to wait or is delivered here."""
+    def receive_run(self, chunks: list[Any]) -> bool | Awaitable[None]:
+        """Log text chunks of one message at once; return False, and do nothing, if each is delivered here too."""
         log = self._log
-        if self._replayed is not None or self.session._settings.keeps_messages or log.is_full:
+        if self._replayed is not None or self.session._settings.keeps_messages:
             return False
         log.append_run(EntryKind.UPDATE, [Raw(encode(chunk)) for chunk in chunks])
-        return True
+        return log.wait_for_space() if log.is_full else True
 
     def _on_log_failed(self, error: ProtocolError) -> None:
         """Fail and cancel the turn, because the log cannot be written."""

@@ -215,7 +215,7 @@ class OpenSessions:
             self._early_updates.setdefault(session_id, deque(maxlen=MAX_EARLY_UPDATES)).append(update)
         return None
 
-    def receive_run(self, run: TextRun) -> bool:
+    def receive_run(self, run: TextRun) -> bool | Awaitable[None]:
         """Receive text chunks of one message at once. Return False, and do nothing, if each must be handled alone."""
         session = self.by_id.get(run.session)
         return session is not None and session._receive_run(run.updates)

@@ -101,7 +101,7 @@ class ClientSession:
         self._prompt_answered: asyncio.Event | None = None  # set when the agent answered the last logged prompt
         # Attributes, so that a log can come before: for one update, awaited before the next, and for a run of texts.
         self._receive: Callable[[Any], Awaitable[None] | None] = self._deliver
-        self._receive_run: Callable[[list[Any]], bool] = self._deliver_run
+        self._receive_run: Callable[[list[Any]], bool | Awaitable[None]] = self._deliver_run
 
     # --- state ------------------------------------------------------------------------------------------------
 
