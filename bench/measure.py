@@ -111,6 +111,8 @@ def _registry(job: Job, kind: Kind, kinds: Kinds, folder: Path) -> Figures:
                 return registry.start(kind.client[0], kinds.dragoman, count, folder)
             case "search":
                 return registry.search(kinds.dragoman, count, folder)
+            case "install-pypi":
+                return registry.install_pypi(kinds.dragoman, count, folder)
         return registry.install(kinds.dragoman, count, folder)
     except (OSError, subprocess.SubprocessError) as error:
         raise Failed(str(error)) from error
