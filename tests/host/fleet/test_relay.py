@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, ProtocolError, Turn
+from dragoman.errors import ConnectionFailed
 from dragoman.host.room.room import Room
 from dragoman.roles.client.workspace import WorkspaceAccess
 from tests.host.fleet.memory_fleet import Node, running_fleet
@@ -238,3 +239,37 @@ async def test_a_session_is_deleted_and_forked_from_another_node(tmp_path: Path)
             await far.delete_session(session.id)
             assert session.id not in {summary.session_id for summary in await first.host.store.sessions()}
             assert isinstance(second.host.rooms[fork.id], Room)
+
+
+@pytest.mark.item("FL-14")
+async def test_a_link_that_is_cut_for_long_loses_and_doubles_nothing_and_its_members_are_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received: list[tuple[str, Any]] = []
+    async with running_fleet(("n1", "n2")) as (first, second):
+        async with first.client(**record(received)) as near, second.client() as far:
+            session = await open_session(near, tmp_path)
+            distant = await far.load_session(session.id, str(tmp_path))
+            assert await distant.ask("one") == "heard one"
+
+            async def refuse(_: Any) -> Any:
+                raise ConnectionFailed("the network is cut")
+
+            dial = second.fleet.links.link_to
+            monkeypatch.setattr(second.fleet.links, "link_to", refuse)
+            await first.cut_links()
+
+            def states() -> list[str]:
+                told = [params for name, params in received if name == "presence"]
+                return sorted(each["state"] for each in told[-1]["members"]) if told else []
+
+            await until(lambda: states() == ["away", "here"])
+            for number in range(20):
+                assert await session.ask(f"meanwhile {number}") == f"heard meanwhile {number}"
+            monkeypatch.setattr(second.fleet.links, "link_to", dial)
+            await until(lambda: messages_of(distant) == messages_of(session))
+            await until(lambda: states() == ["here", "here"])
+            assert await distant.ask("two") == "heard two"
+            log = await first.host.store.read(session.id)
+            said = [entry.body["prompt"][0]["text"] for entry in log if entry.kind == "prompt"]
+            assert said == ["one", *(f"meanwhile {number}" for number in range(20)), "two"]

@@ -8,12 +8,15 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman import ProtocolError
 from dragoman.host.limits import HostLimits
 from dragoman.store.local_fleet import local_engine
 from dragoman.store.memory import MemoryStore
+from dragoman.transport.remote.server.auth import Principal, Refused
+from dragoman.transport.remote.server.http_transport import HttpServerTransport
 from tests.host.fleet.memory_fleet import running_fleet
 from tests.host.fleet.node_process import LEASE
 from tests.host.fleet.run.nodes import ProxiedNode
@@ -21,6 +24,7 @@ from tests.host.memory_host import messages_of, open_session, until
 from tests.store.postgres.server import Postgres
 
 
+@pytest.mark.item("FL-23")
 async def test_the_sessions_of_a_user_are_counted_at_all_nodes(tmp_path: Path) -> None:
     async with running_fleet(("n1", "n2"), limits=HostLimits(max_sessions=3)) as (first, second):
         async with first.client() as near, second.client() as far:
@@ -30,6 +34,19 @@ async def test_the_sessions_of_a_user_are_counted_at_all_nodes(tmp_path: Path) -
             await open_session(far, tmp_path)
             with pytest.raises(ProtocolError, match="has 3 sessions awake"):
                 await open_session(far, tmp_path)
+
+
+@pytest.mark.item("FL-23")
+async def test_the_connections_of_a_user_are_counted_at_all_nodes() -> None:
+    async with running_fleet(("n1", "n2")) as (first, second):
+        endpoint = second.app._endpoint
+        endpoint.limits = msgspec.structs.replace(endpoint.limits, connections=2)
+        async with first.client(), first.client():
+            await until(lambda: second.fleet.connections_elsewhere("ann") == 2)
+            transport = HttpServerTransport("a client", endpoint.limits)
+            with pytest.raises(Refused, match="2 connections are the most for one user"):
+                endpoint.open_connection(Principal(user="ann"), transport)
+        await until(lambda: second.fleet.connections_elsewhere("ann") == 0)
 
 
 @pytest.mark.item("FL-15")

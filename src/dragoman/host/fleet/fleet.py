@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -154,6 +155,7 @@ class Fleet:
             "draining": self.is_draining,
             "config": self.config_digest,
             "users": users,
+            "connections": Counter(client.principal.user for client in host.clients),
             "sessions": len(host.rooms),
             "awake": sum(1 for room in host.rooms.values() if room.agent.is_running),
             "clients": len(host.clients),
@@ -203,6 +205,14 @@ class Fleet:
         """Return how many sessions of a user are awake at other living nodes, exact to one renewal."""
         return sum(
             int(status.info.state.get("users", {}).get(user, 0))
+            for status in self._peers
+            if status.is_alive and status.info.node != self.node
+        )
+
+    def connections_elsewhere(self, user: str) -> int:
+        """Return how many connections a user has to other living nodes, exact to one renewal."""
+        return sum(
+            int(status.info.state.get("connections", {}).get(user, 0))
             for status in self._peers
             if status.is_alive and status.info.node != self.node
         )

@@ -123,6 +123,7 @@ class HostApp:
         self._link_endpoint = None
         if host.fleet is not None:
             links = host.fleet.links
+            self._endpoint.connections_elsewhere = host.fleet.connections_elsewhere
             self._link_endpoint = Endpoint(
                 links.accept,
                 authenticate=note_user(links.authenticate),

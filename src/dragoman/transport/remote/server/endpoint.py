@@ -71,6 +71,7 @@ class Endpoint:
         self._has_agent = has_agent
         self._connections: dict[str, ServedConnection] = {}
         self._connections_by_user: Counter[str] = Counter()
+        self.connections_elsewhere: Callable[[str], int] = lambda _: 0  # of a user, at other nodes of a fleet
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._closing = False
 
@@ -162,7 +163,8 @@ class Endpoint:
         self, principal: Principal, transport: WebSocketServerTransport | HttpServerTransport
     ) -> ServedConnection:
         """Open a connection for this principal; raise Refused when there are too many."""
-        if self._connections_by_user[principal.user] >= self.limits.connections:
+        count = self._connections_by_user[principal.user] + self.connections_elsewhere(principal.user)
+        if count >= self.limits.connections:
             raise Refused(
                 429,
                 f"{self.limits.connections} connections are the most for one user",
