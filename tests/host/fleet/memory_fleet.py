@@ -23,8 +23,11 @@ from tests.host.memory_host import Hosted, running_host, talker
 
 SECRET = "the secret of this fleet"
 
-# The times of a lease, fifty times as fast. A busy machine may not run a task for a second.
-FAST = LeaseTimes(renew=0.2, stop_turns=1.2, end_agents=1.5, kill_agents=1.8, counts=2.2)
+# Leases that last longer than a busy machine leaves a task without its turn.
+STEADY = LeaseTimes(renew=0.2, stop_turns=30.0, end_agents=32.0, kill_agents=34.0, counts=40.0)
+
+# Leases that are soon over, for tests that wait for that. A busy machine may not run a task for two seconds.
+FAST = LeaseTimes(renew=0.3, stop_turns=2.8, end_agents=3.3, kill_agents=3.7, counts=4.2)
 
 
 class Node:
@@ -61,7 +64,7 @@ async def running_fleet(
     make: Callable[[], Agent] = talker,
     *,
     engine: Engine | None = None,
-    times: LeaseTimes = FAST,
+    times: LeaseTimes = STEADY,
     labels: dict[str, tuple[str, ...]] | None = None,
     workspaces: Path | None = None,
     audit: AuditAnchors | None = None,
@@ -94,5 +97,5 @@ async def running_fleet(
             fleet.url = listener.url.removesuffix("/acp")
             await fleet.start()
             nodes.append(Node(hosted, fleet, app))
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             yield nodes

@@ -51,7 +51,7 @@ async def wait_dead(node: Node, other: Node) -> None:
 @pytest.mark.item("FL-16")
 @pytest.mark.item("FL-18")
 async def test_prompts_that_waited_at_a_dead_node_run_once_and_the_interrupted_one_does_not(tmp_path: Path) -> None:
-    async with running_fleet(("n1", "n2")) as (first, second):
+    async with running_fleet(("n1", "n2"), times=FAST) as (first, second):
         async with first.client() as near, second.client() as far:
             session = await open_session(near, tmp_path)
             distant = await far.load_session(session.id, str(tmp_path))
@@ -80,7 +80,7 @@ async def test_prompts_that_waited_at_a_dead_node_run_once_and_the_interrupted_o
 
 @pytest.mark.item("FL-16")
 async def test_clients_of_a_dead_node_are_back_elsewhere_by_cursor(tmp_path: Path) -> None:
-    async with running_fleet(("n1", "n2")) as (first, second):
+    async with running_fleet(("n1", "n2"), times=FAST) as (first, second):
         async with first.client() as near:
             session = await open_session(near, tmp_path)
             await session.ask("one")
@@ -108,7 +108,7 @@ async def test_clients_of_a_dead_node_are_back_elsewhere_by_cursor(tmp_path: Pat
 
 
 async def test_a_session_of_one_nodes_folder_is_readable_everywhere_and_refused_by_name(tmp_path: Path) -> None:
-    async with running_fleet(("n1", "n2"), labels={"n1": (), "n2": ()}) as (first, second):
+    async with running_fleet(("n1", "n2"), labels={"n1": (), "n2": ()}, times=FAST) as (first, second):
         async with first.client() as near:
             session = await open_session(near, tmp_path)
             await session.ask("one")
@@ -131,7 +131,7 @@ async def test_a_session_of_one_nodes_folder_is_readable_everywhere_and_refused_
 
 @pytest.mark.item("FL-05")
 async def test_an_owner_that_was_paused_writes_nothing_after_another_claimed(tmp_path: Path) -> None:
-    async with running_fleet(("n1", "n2")) as (first, second):
+    async with running_fleet(("n1", "n2"), times=FAST) as (first, second):
         received: list[tuple[str, Any]] = []
         async with first.client(**record(received)) as near, second.client() as far:
             session = await open_session(near, tmp_path)
@@ -154,7 +154,7 @@ async def test_an_owner_that_was_paused_writes_nothing_after_another_claimed(tmp
 
 @pytest.mark.item("FL-09")
 async def test_a_node_that_cannot_renew_ends_its_agents_before_others_may_claim(tmp_path: Path) -> None:
-    async with running_fleet(("n1", "n2")) as (first, _):
+    async with running_fleet(("n1", "n2"), times=FAST) as (first, _):
         received: list[tuple[str, Any]] = []
         async with first.client(**record(received)) as near:
             session = await open_session(near, tmp_path)
@@ -246,9 +246,9 @@ async def test_two_nodes_of_one_name_are_refused() -> None:
 
 async def test_a_node_that_was_killed_takes_its_name_back_when_its_lease_is_over() -> None:
     said: list[str] = []
-    async with running_fleet(("n1",)) as (first,):
+    async with running_fleet(("n1",), times=FAST) as (first,):
         first.die()
-        async with running_fleet(("n1",), engine=first.fleet.engine, report=said.append) as (again,):
+        async with running_fleet(("n1",), engine=first.fleet.engine, report=said.append, times=FAST) as (again,):
             assert again.fleet.lease.is_held
             assert "a node n1 was here" in str(said)
 
@@ -282,7 +282,7 @@ async def test_a_prompt_whose_answer_was_lost_with_a_link_is_answered_from_the_l
 
 
 async def test_a_client_that_knows_more_than_a_node_gets_nothing_twice(tmp_path: Path) -> None:
-    async with running_fleet(("n1", "n2")) as (first, second):
+    async with running_fleet(("n1", "n2"), times=FAST) as (first, second):
         async with first.client() as near, second.client() as far, second.client() as other:
             session = await open_session(near, tmp_path)
             await far.load_session(session.id, str(tmp_path))  # the second node has a room from now on
@@ -334,7 +334,7 @@ async def test_a_prompt_whose_agent_was_starting_when_its_node_let_go_runs_at_th
 async def test_a_new_owner_reads_to_the_end_of_the_log_although_the_engine_answers_from_the_past(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_fleet(("n1", "n2")) as (first, second):
+    async with running_fleet(("n1", "n2"), times=FAST) as (first, second):
         async with first.client() as near, second.client() as far:
             session = await open_session(near, tmp_path)
             known = first.host.rooms[session.id].state.seq

@@ -16,7 +16,7 @@ from dragoman.host.fleet.git_workspaces import GitWorkspaces
 from dragoman.host.fleet.operate import move_session
 from dragoman.host.fleet.places import GitSource, Place
 from dragoman.store.fleet import NodeInfo
-from tests.host.fleet.memory_fleet import Node, running_fleet
+from tests.host.fleet.memory_fleet import FAST, Node, running_fleet
 from tests.host.fleet.test_ownership import kill, wait_dead
 from tests.host.memory_host import messages_of, open_session
 
@@ -55,7 +55,10 @@ async def test_a_session_on_a_repository_wakes_elsewhere_with_what_was_not_commi
     tmp_path: Path, repository: Path
 ) -> None:
     place = f"git:file://{repository}#main"
-    async with running_fleet(("n1", "n2"), labels=labels_for(repository), workspaces=tmp_path) as (first, second):
+    async with running_fleet(("n1", "n2"), labels=labels_for(repository), workspaces=tmp_path, times=FAST) as (
+        first,
+        second,
+    ):
         async with first.client() as near, second.client() as far:
             session = await open_session(near, "/", place=place)
             folder = folder_of(first, session.id)
@@ -197,7 +200,7 @@ async def test_a_session_on_a_volume_wakes_elsewhere_and_one_on_a_folder_is_move
     shared = tmp_path / "shared"
     shared.mkdir()
     label = (f"shared:src={shared}",)
-    async with running_fleet(("n1", "n2"), labels={"n1": label, "n2": label}) as (first, second):
+    async with running_fleet(("n1", "n2"), labels={"n1": label, "n2": label}, times=FAST) as (first, second):
         async with first.client() as near, second.client() as far:
             common, own = await open_session(near, shared), await open_session(near, tmp_path)
             distant = [await far.load_session(each.id, str(tmp_path)) for each in (common, own)]
@@ -213,7 +216,7 @@ async def test_a_session_on_a_volume_wakes_elsewhere_and_one_on_a_folder_is_move
 async def test_an_agent_at_an_address_is_dialed_again_by_another_node() -> None:
     remote = NamedAgent(name="pod", command="ws://pod.example/acp")
     assert remote.is_remote
-    async with running_fleet(("n1", "n2"), labels={"n1": (), "n2": ()}, agents=[remote]) as (first, second):
+    async with running_fleet(("n1", "n2"), labels={"n1": (), "n2": ()}, agents=[remote], times=FAST) as (first, second):
         async with first.client() as near, second.client() as far:
             session = await open_session(near, "/srv/in-the-pod")
             assert await session.ask("one") == "heard one"

@@ -17,7 +17,7 @@ from dragoman.store.local_fleet import local_engine
 from dragoman.store.memory import MemoryStore
 from dragoman.transport.remote.server.auth import Principal, Refused
 from dragoman.transport.remote.server.http_transport import HttpServerTransport
-from tests.host.fleet.memory_fleet import running_fleet
+from tests.host.fleet.memory_fleet import FAST, running_fleet
 from tests.host.fleet.node_process import LEASE
 from tests.host.fleet.run.nodes import ProxiedNode
 from tests.host.memory_host import messages_of, open_session, until
@@ -113,7 +113,7 @@ async def test_metrics_show_replicas_that_disagree_and_sessions_of_nodes_that_ar
     engine = local_engine("memory", MemoryStore(), ["nothing is stored"])
     engine.disagreements = find_damage
     said: list[str] = []
-    async with running_fleet(("n1", "n2"), engine=engine, report=said.append) as (first, second):
+    async with running_fleet(("n1", "n2"), engine=engine, report=said.append, times=FAST) as (first, second):
         async with first.client() as near:
             await open_session(near, tmp_path)
             first.fleet.lease.renew_soon()
