@@ -14,7 +14,7 @@ from dragoman.host.fleet.lease import LeaseTimes
 from dragoman.host.fleet.operate import move_session
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession
-from dragoman.store.contract import Draft, Entry, decode_raw_entry
+from dragoman.store.contract import Claim, Draft, Entry, decode_raw_entry
 from tests.host.fleet.memory_fleet import FAST, Node, running_fleet
 from tests.host.fleet.test_relay import record
 from tests.host.memory_host import messages_of, open_session, until
@@ -342,17 +342,25 @@ async def test_a_new_owner_reads_to_the_end_of_the_log_although_the_engine_answe
             await until(lambda: "waiting" in str(messages_of(session)))
             await kill(first)
             await wait_dead(first, second)
-            store, stale = second.host.store, 3
-            read = store.lines
+            store = second.host.store
+            read, claim = store.lines, store.claim
+            stale_reads = 1_000_000
 
             async def lines(*arguments: Any, **options: Any) -> list[bytes]:
-                """Answer as a server that is behind does, three times."""
-                nonlocal stale
-                stale -= 1
+                """Answer as a server that is behind does."""
+                nonlocal stale_reads
+                stale_reads -= 1
                 found = await read(*arguments, **options)
-                return [line for line in found if decode_raw_entry(line).seq <= known] if stale >= 0 else found
+                return [line for line in found if decode_raw_entry(line).seq <= known] if stale_reads >= 0 else found
+
+            async def claim_log(*arguments: Any, **options: Any) -> Claim:
+                nonlocal stale_reads
+                claimed = await claim(*arguments, **options)
+                stale_reads = 4
+                return claimed
 
             monkeypatch.setattr(store, "lines", lines)
+            monkeypatch.setattr(store, "claim", claim_log)
             distant = await far.load_session(session.id, str(tmp_path))
             assert await distant.ask("next") == "heard next"
             log = await read(session.id)
