@@ -285,7 +285,10 @@ def section(verdicts: Mapping[str, Verdict]) -> list[str]:
         "",
         "| | passes |",
         "|---|---|",
-        *(f"| {_what(name)} | {MARKS[verdict.word]} {verdict.note} |" for name, verdict in verdicts.items()),
+        *(
+            f"| {_what(name)} | {f'{MARKS[verdict.word]} {verdict.note}'.strip()} |"
+            for name, verdict in verdicts.items()
+        ),
     ]
 
 
