@@ -22,10 +22,23 @@ class Facts(NamedTuple):
     fields: list[tuple[int, str]]  # the names that are declared with a type
 
 
+def parse(source: str) -> ast.Module:
+    """Return the tree of a source.
+
+    Before Python 3.11.8 and 3.12.2, a parse in another thread at the same time fails this one (bug gh-106905).
+    """
+    while True:
+        try:
+            return ast.parse(source)
+        except SystemError as error:
+            if "recursion depth mismatch" not in str(error):
+                raise
+
+
 @cache
 def read_facts(source: str, module: str = "") -> Facts:
     """Return the facts of a module's source."""
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = list(ast.walk(parse(source)))
     return Facts(
         list(_names(nodes)),
         list(_imports(nodes, module.split("."))),

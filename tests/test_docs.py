@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 import pyte
 import pytest
 
+from tests.source_facts import parse
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 PICTURE = ROOT / "docs" / "generate" / "terminal_picture.py"
@@ -138,7 +140,7 @@ def listed_folders(text: str) -> set[str]:
 
 def functions_of(file: Path) -> set[str]:
     """The qualified names of all functions and methods of a module."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parse(file.read_text(encoding="utf-8"))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     methods = {f"{each.name}.{item.name}" for each in classes for item in each.body if isinstance(item, functions)}

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.source_facts import parse
 from tests.test_layering import SOURCE, modules
 
 TESTS = Path(__file__).parent
@@ -47,9 +48,7 @@ def asserts_something(test: Function) -> bool:
 def silent_tests(source: str) -> list[str]:
     """The tests of a module that assert nothing."""
     return [
-        test.name
-        for test in functions(ast.parse(source))
-        if test.name.startswith("test_") and not asserts_something(test)
+        test.name for test in functions(parse(source)) if test.name.startswith("test_") and not asserts_something(test)
     ]
 
 
@@ -73,7 +72,7 @@ def test_no_function_is_too_long() -> None:
     long = {
         f"{module}:{node.lineno} {node.name}": length(node)
         for module, path in modules()
-        for node in functions(ast.parse(path.read_text(encoding="utf-8")))
+        for node in functions(parse(path.read_text(encoding="utf-8")))
         if length(node) > MAX_FUNCTION_LINES
     }
     assert long == {}
