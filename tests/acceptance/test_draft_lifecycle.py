@@ -269,7 +269,7 @@ async def test_sessions_of_one_process_run_at_once_and_do_not_mix(tmp_path: Path
 # --- 4.1 initialization ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.item("004-10")
+@pytest.mark.item("004-10", "004-72")
 async def test_our_agent_answers_the_drafts_initialize() -> None:
     """The request of section 4.1 is answered with version, agentInfo and the draft's capability tree."""
 
@@ -292,7 +292,7 @@ async def test_our_agent_answers_the_drafts_initialize() -> None:
     await connection.close()
 
 
-@pytest.mark.item("004-10")
+@pytest.mark.item("004-10", "004-72")
 async def test_our_client_sends_the_drafts_initialize_and_reads_its_answer() -> None:
     """The first frame of our client is section 4.1's request; the answer of section 4.1 is understood."""
 
@@ -354,7 +354,7 @@ async def test_authentication_is_optional_and_accepts_each_method(method: str, c
 # --- 4.3 session setup ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.item("004-12")
+@pytest.mark.item("004-12", "004-72")
 async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_and_loads_it() -> None:
     """Section 4.3: servers and system prompt reach the author; load replays and describes the session."""
     agent = echo_agent()
@@ -391,7 +391,7 @@ async def test_our_agent_opens_a_session_with_mcp_servers_and_a_system_prompt_an
         ]
 
 
-@pytest.mark.item("004-12")
+@pytest.mark.item("004-12", "004-72")
 async def test_our_client_opens_and_loads_sessions_in_the_form_of_the_draft() -> None:
     """session/new with workingDirectory and the draft's servers, session/load with nothing but the id; the mode and
     values of the answer are the session's."""
@@ -444,7 +444,7 @@ async def test_our_client_opens_and_loads_sessions_in_the_form_of_the_draft() ->
 # --- 4.4 the prompt turn --------------------------------------------------------------------------------------
 
 
-@pytest.mark.item("004-13")
+@pytest.mark.item("004-13", "004-72")
 async def test_our_agent_sends_the_messages_of_the_drawn_turn() -> None:
     """Section 4.4 in order: thought, tool call, file read and answer, tool call update, message, result with usage."""
     agent = Agent("worker", version="1", dialect="draft")
@@ -485,7 +485,7 @@ async def test_our_agent_sends_the_messages_of_the_drawn_turn() -> None:
         assert client.updates("tool_call_update")[0]["output"] == {"type": "text", "text": "Read 2 lines"}
 
 
-@pytest.mark.item("004-13")
+@pytest.mark.item("004-13", "004-72")
 async def test_our_client_handles_the_messages_of_the_drawn_turn(tmp_path: Path) -> None:
     """Our client's prompt has the draft's shape, it serves the read, tells the updates in order and gives the usage."""
     (tmp_path / "auth.ts").write_text("one\ntwo\n")

@@ -382,7 +382,7 @@ async def test_our_agent_accepts_any_json_value_for_an_option_and_sends_both_val
         assert loaded["configOptions"] == {"autoApprove": True, "model": "large", "maxTokens": VALUES[-1]}
 
 
-@pytest.mark.item("004-21")
+@pytest.mark.item("004-21", "004-72")
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 async def test_our_client_sets_any_json_value(value: Any) -> None:
     """`key` and the value itself on the wire; what the agent says it is now is the option's value."""
@@ -477,7 +477,7 @@ async def test_our_clients_user_chooses_the_scope_of_a_permission(tmp_path: Path
 # --- 5.2.2 fs/read_text_file ----------------------------------------------------------------------------------
 
 
-@pytest.mark.item("004-23")
+@pytest.mark.item("004-23", "004-72")
 async def test_our_client_reads_with_encoding_and_line_range(tmp_path: Path) -> None:
     """Lines count from 1 and endLine is included; the answer names the encoding, all lines and whether it was cut."""
     text = "één\ntwee\ndrie\nvier\n"
@@ -508,7 +508,7 @@ async def test_our_client_reads_with_encoding_and_line_range(tmp_path: Path) -> 
     await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
-@pytest.mark.item("004-23")
+@pytest.mark.item("004-23", "004-72")
 async def test_our_agent_reads_with_encoding_and_line_range() -> None:
     """startLine and endLine, both counted, and the encoding are on the wire; the result's other members can be read."""
     got: list[Any] = []
@@ -537,7 +537,7 @@ async def test_our_agent_reads_with_encoding_and_line_range() -> None:
 # --- 5.2.3 fs/write_text_file ---------------------------------------------------------------------------------
 
 
-@pytest.mark.item("004-24")
+@pytest.mark.item("004-24", "004-72")
 async def test_our_client_writes_with_encoding_directories_and_overwrite(tmp_path: Path) -> None:
     """bytesWritten counts bytes of the encoding, created tells a new file; folders are made only when asked for, and
     an existing file is left alone when overwrite is false."""
@@ -569,7 +569,7 @@ async def test_our_client_writes_with_encoding_directories_and_overwrite(tmp_pat
     await during_turn(tmp_path, part, workspace=WorkspaceAccess())
 
 
-@pytest.mark.item("004-24")
+@pytest.mark.item("004-24", "004-72")
 async def test_our_agent_writes_with_encoding_directories_and_overwrite() -> None:
     """Path and content alone for a plain write; the other members when the author gives them; both results read."""
     got: list[Any] = []
@@ -608,7 +608,7 @@ def pushes(agent: Raw) -> None:
     agent.answers["terminal/output"] = lambda _: {"received": True}
 
 
-@pytest.mark.item("004-25")
+@pytest.mark.item("004-25", "004-72")
 async def test_our_client_starts_a_command_with_args_folder_environment_and_timeout(tmp_path: Path) -> None:
     """Each argument stays one, cwd may be relative to the working directory, env is a map, the pid is that of the
     process; what runs longer than the timeout in milliseconds is ended."""
@@ -773,7 +773,7 @@ class Terminals:
             self.client.ask("terminal/output", {"terminalId": "term_abc", "data": data, "stream": stream})
 
 
-@pytest.mark.item("004-25", "004-27", "004-28", "004-29")
+@pytest.mark.item("004-25", "004-27", "004-28", "004-29", "004-72")
 async def test_our_agent_sends_every_member_of_the_terminal_requests() -> None:
     """create with args, cwd, env and timeout, wait with timeout, kill with signal and force, release: exactly the
     draft's members; pid, signal and timedOut of the answers can be read."""
