@@ -91,7 +91,7 @@ def _grid(height: int) -> list[str]:
 
 def _bar(kind: str, ratio: float, y: float) -> list[str]:
     start, end = sorted((_x(1), _x(ratio)))
-    shown = f"{ratio:.1f}x" if ratio < 10 else f"{ratio:.0f}x"
+    shown = f"{ratio:.{0 if ratio >= 10 else 1 if ratio >= 0.1 else 2}f}x"
     return [
         f'<rect x="{start:.1f}" y="{y:.0f}" width="{max(end - start, 1):.1f}" height="{BAR - 2}" '
         f'fill="{COLORS[kind]}"/>',
