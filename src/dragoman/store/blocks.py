@@ -14,6 +14,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
 from dragoman.schema.base import encode
 from dragoman.store.contract import Draft, EntryKind, LogReport
+from dragoman.store.formats import FIRST_FORMAT, lower_text, newest_format
 
 # The most of one block: enough to be read at little cost, little enough for a message of an engine. Bytes and entries.
 MAX_BLOCK_BYTES = 512 * 1024
@@ -57,9 +58,11 @@ def make_block(first: int, epoch: int, lines: Sequence[bytes]) -> Block:
     return Block(first, len(lines), epoch, crc32(body), body)
 
 
-def draft_texts(drafts: Iterable[Draft]) -> list[bytes]:
-    """Return drafts as JSON objects, each on one line."""
+def draft_texts(drafts: Iterable[Draft], format: int | None = None) -> list[bytes]:
+    """Return drafts as JSON objects, each on one line, in a format; by default the newest."""
     texts = [encode(draft) for draft in drafts]
+    if newest_format() != FIRST_FORMAT:
+        texts = [lower_text(text, format or newest_format()) for text in texts]
     # JSON in a body may contain line breaks; an entry is one line.
     return [text if b"\n" not in text else encode(msgspec.json.decode(text)) for text in texts]
 

@@ -5,13 +5,12 @@ messages. Errors: session_not_found, session_expired (deleted by retention) and 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
 
-# The entry format; a reader must reject a newer one.
-FORMAT = 1
+from dragoman.store.formats import FIRST_FORMAT, lift_line, newest_format
 
 
 class EntryKind:
@@ -51,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     time: str
     body: Any
     turn: str | None = None
-    format: int = FORMAT
+    format: int = FIRST_FORMAT
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -133,6 +132,21 @@ class Feature:
 LOCAL_FEATURES = frozenset({Feature.SEARCH})
 
 
+class Selection(NamedTuple):
+    """Which sessions are wanted: all that fit every field that is set."""
+
+    of: str | None = None  # a user; needs Feature.MEMBERS
+    ids: Collection[str] | None = None  # only these
+    without: Collection[str] = ()
+    archived: bool | None = None
+    cwd: str | None = None
+    after: str | None = None  # the `session_cursor` of the last one seen
+    limit: int | None = None
+
+
+ALL_SESSIONS = Selection()
+
+
 def session_cursor(summary: Summary) -> str:
     """Return the cursor for the sessions that `sessions` lists after this one."""
     return f"{summary.updated_at} {summary.session_id}"
@@ -211,22 +225,8 @@ class Store(Protocol):
         """Return the same as `read`, each entry as one line of JSON."""
         ...
 
-    async def sessions(
-        self,
-        *,
-        of: str | None = None,
-        ids: Collection[str] | None = None,
-        without: Collection[str] = (),
-        archived: bool | None = None,
-        cwd: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Summary]:
-        """Return logs, the last changed first, then by id from the end: all that fit, above a cursor, up to a limit.
-
-        `of` is a user (needs Feature.MEMBERS); `ids` are the only ones wanted, `without` those that are not. `after` is
-        the `session_cursor` of the last one seen.
-        """
+    async def sessions(self, wanted: Selection = ALL_SESSIONS) -> list[Summary]:
+        """Return the logs that fit, the last changed first, then by id from the end."""
         ...
 
     async def find(self, name: str) -> Summary:
@@ -289,10 +289,18 @@ class Store(Protocol):
 
 def number_draft(draft: Draft, seq: int) -> Entry:
     """Return the entry of a draft that was stored under a number."""
-    return Entry(seq=seq, kind=draft.kind, actor=draft.actor, time=draft.time, body=draft.body, turn=draft.turn)
+    return Entry(
+        seq=seq,
+        kind=draft.kind,
+        actor=draft.actor,
+        time=draft.time,
+        body=draft.body,
+        turn=draft.turn,
+        format=newest_format(),
+    )
 
 
-class RawEntry(msgspec.Struct):
+class RawEntry(msgspec.Struct, omit_defaults=True):
     """An entry as a store returns it, with its body not decoded."""
 
     seq: int
@@ -301,6 +309,7 @@ class RawEntry(msgspec.Struct):
     actor: str = ""
     turn: str | None = None
     time: str = ""
+    format: int = FIRST_FORMAT
 
     @property
     def value(self) -> Any:
@@ -308,6 +317,27 @@ class RawEntry(msgspec.Struct):
         return msgspec.json.decode(self.body)
 
 
-# A line of a log as an entry, decoded or not. These are the readers for everything that is folded from a log.
-decode_entry = msgspec.json.Decoder(Entry).decode
-decode_raw_entry = msgspec.json.Decoder(RawEntry).decode
+_decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_raw_entry = msgspec.json.Decoder(RawEntry).decode
+
+
+# These two are the readers for everything that is folded from a log.
+
+
+def decode_entry(line: bytes | str) -> Entry:
+    """Return a line of a log as an entry; raise StoreFault("newer") if its format is of a newer version."""
+    entry = _decode_entry(line)
+    return entry if entry.format == newest_format() else _decode_entry(lift_line(line))
+
+
+def decode_raw_entry(line: bytes | str) -> RawEntry:
+    """Return a line of a log as an entry whose body is not decoded; raise as `decode_entry` does."""
+    entry = _decode_raw_entry(line)
+    return entry if entry.format == newest_format() else _decode_raw_entry(lift_line(line))
+
+
+def lift_entry(entry: RawEntry) -> RawEntry:
+    """Return an entry that another node sent in the newest format."""
+    if entry.format == newest_format():
+        return entry
+    return _decode_raw_entry(lift_line(msgspec.json.encode(entry)))

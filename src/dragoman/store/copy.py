@@ -11,7 +11,7 @@ from hashlib import sha256
 import msgspec
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
-from dragoman.store.contract import Draft, Store, Summary, decode_raw_entry, session_cursor
+from dragoman.store.contract import Draft, Selection, Store, Summary, decode_raw_entry, session_cursor
 
 # Entries that are read and appended at a time, and sessions that are listed at a time.
 BATCH_SIZE = 1000
@@ -45,7 +45,7 @@ async def copy_sessions(source: Store, target: Store) -> AsyncIterator[CopiedSes
 async def list_all(store: Store) -> AsyncIterator[Summary]:
     """Return all sessions, a page at a time."""
     after = None
-    while page := await store.sessions(after=after, limit=PAGE_SIZE):
+    while page := await store.sessions(Selection(after=after, limit=PAGE_SIZE)):
         for summary in page:
             yield summary
         after = session_cursor(page[-1])

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
 from dragoman.schema.base import encode
-from dragoman.store.contract import FORMAT, Draft, Entry, Store, Summary, decode_entry
+from dragoman.store.contract import Draft, Entry, Store, Summary, decode_entry
 from dragoman.store.summary import disallowed_character
 
 # The file version; an older one is read, a newer one is an error.
@@ -162,8 +162,8 @@ def _parse_entry(line: bytes) -> Entry:
         raise _import_error("an entry is nested too deeply") from None
     except _UNREADABLE as error:
         raise _import_error(f"an entry cannot be read: {error}") from None
-    if entry.format > FORMAT:
-        raise _import_error(f"the entries have format {entry.format}, this Dragoman reads {FORMAT}; update Dragoman")
+    except StoreFault as error:
+        raise _import_error(error.message) from None
     return entry
 
 

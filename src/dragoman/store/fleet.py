@@ -12,6 +12,7 @@ import msgspec
 
 from dragoman.errors import StoreFault
 from dragoman.store.contract import Store
+from dragoman.store.formats import FIRST_FORMAT
 
 # The longest payload of a signal as JSON: PostgreSQL takes less than 8,000 bytes with the topic. Bytes.
 MAX_SIGNAL_BYTES = 7500
@@ -136,6 +137,13 @@ class Engine(msgspec.Struct, kw_only=True):
     disagreements: Callable[[], Awaitable[list[str]]] = _find_nothing  # which replicas differ, in words
     before_close: Callable[[], Awaitable[None]] = _close_nothing  # ends what uses the connections of the store
     after_close: Callable[[], Awaitable[None]] = _close_nothing
+    format: int = FIRST_FORMAT  # in which entries are written, and sent from node to node
+
+    def use_format(self, format: int) -> None:
+        """Write entries in this format from now on."""
+        self.format = format
+        if hasattr(self.store, "entry_format"):  # one machine alone writes the newest
+            self.store.entry_format = format
 
     async def close(self) -> None:
         """Close the store and everything else. Idempotent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from dragoman.schema.base import encode
 from dragoman.store import claims, summary
 from dragoman.store.contract import (
+    ALL_SESSIONS,
     LOCAL_FEATURES,
     Claim,
     Draft,
@@ -18,10 +19,12 @@ from dragoman.store.contract import (
     LogReport,
     Retention,
     SavedState,
+    Selection,
     Summary,
     decode_entry,
     number_draft,
 )
+from dragoman.store.formats import lower_text, newest_format
 from dragoman.store.search import matches, parse_query, snippet, split_passages
 
 
@@ -46,7 +49,8 @@ class MemoryStore:
 
     async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         self._check_usable(session_id)
-        texts = [encode(draft) for draft in drafts]  # a body that is not JSON fails before anything is stored
+        # A body that is not JSON fails before anything is stored.
+        texts = [lower_text(encode(draft), newest_format()) for draft in drafts]
         claims.check_append(await self.owner(session_id), claim)
         if not texts:
             return []
@@ -94,23 +98,10 @@ class MemoryStore:
         start = max(after, 0)
         return self._find_log(session_id).lines[start : None if limit is None else start + max(limit, 0)]
 
-    async def sessions(
-        self,
-        *,
-        of: str | None = None,
-        ids: Collection[str] | None = None,
-        without: Collection[str] = (),
-        archived: bool | None = None,
-        cwd: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Summary]:
+    async def sessions(self, wanted: Selection = ALL_SESSIONS) -> list[Summary]:
         self._check_usable()
-        summary.check_of(of)
         known = [log.log_summary.summary for log in self._logs.values() if not log.log_summary.is_blank]
-        return summary.select_summaries(
-            known, ids=ids, without=without, archived=archived, cwd=cwd, after=after, limit=limit
-        )
+        return summary.select_summaries(known, wanted)
 
     async def find(self, name: str) -> Summary:
         self._check_usable(name)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import ProtocolError
+from dragoman.schema.content import ContentBlock
 from dragoman.schema.lenient import read_leniently
 from dragoman.schema.prompt import PromptParams
 from dragoman.schema.toolcall import ToolCallUpdate
@@ -26,6 +27,17 @@ _SPEAKERS = {"user": "User", "agent": "Agent"}
 @cache
 def _update_decoder() -> msgspec.json.Decoder[UpdateParams]:
     return msgspec.json.Decoder(UpdateParams)
+
+
+class _LoggedPrompt(msgspec.Struct):
+    """The body of an entry for a prompt, as far as it is needed here."""
+
+    prompt: list[ContentBlock]
+
+
+@cache
+def _prompt_decoder() -> msgspec.json.Decoder[_LoggedPrompt]:
+    return msgspec.json.Decoder(_LoggedPrompt)
 
 
 def decode_updates(lines: Iterable[bytes]) -> Iterator[Any]:
@@ -77,6 +89,8 @@ def decode_update(body: bytes | msgspec.Raw) -> Any:
 
 def decode_prompt(body: bytes | msgspec.Raw) -> list[Any]:
     """Decode the blocks of a prompt; empty if they cannot be decoded."""
+    with suppress(msgspec.DecodeError):
+        return list(_prompt_decoder().decode(body).prompt)
     try:
         value = msgspec.json.decode(body)
         return list(read_leniently(PromptParams, {"sessionId": "", "prompt": value["prompt"]})[0].prompt)

@@ -5,7 +5,7 @@ same.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from dragoman.store.contract import (
     Claim,
     EntryKind,
     Retention,
+    Selection,
     Summary,
     decode_raw_entry,
     parse_session_cursor,
@@ -185,35 +186,27 @@ def check_new_name(name: str) -> str:
     return name
 
 
-def check_of(user: str | None) -> None:
+def check_no_user(wanted: Selection) -> None:
     """Raise invalid_params if the sessions of a user are asked for, in a store that does not know who may see them."""
-    if user is not None:
+    if wanted.of is not None:
         raise ProtocolError(Kind.INVALID_PARAMS, "this store does not know users; ask for sessions by their ids")
 
 
-def select_summaries(
-    summaries: Iterable[Summary],
-    *,
-    ids: Collection[str] | None = None,
-    without: Collection[str] = (),
-    archived: bool | None = None,
-    cwd: str | None = None,
-    after: str | None = None,
-    limit: int | None = None,
-) -> list[Summary]:
+def select_summaries(summaries: Iterable[Summary], wanted: Selection) -> list[Summary]:
     """Return the sessions that fit, the last changed first (contract: `Store.sessions`)."""
-    below = None if after is None else parse_session_cursor(after)
+    check_no_user(wanted)
+    below = None if wanted.after is None else parse_session_cursor(wanted.after)
     found = [
         summary
         for summary in summaries
-        if (ids is None or summary.session_id in ids)
-        and summary.session_id not in without
-        and (archived is None or summary.archived == archived)
-        and (cwd is None or summary.cwd == cwd)
+        if (wanted.ids is None or summary.session_id in wanted.ids)
+        and summary.session_id not in wanted.without
+        and (wanted.archived is None or summary.archived == wanted.archived)
+        and (wanted.cwd is None or summary.cwd == wanted.cwd)
         and (below is None or (summary.updated_at, summary.session_id) < below)
     ]
     found.sort(key=lambda summary: (summary.updated_at, summary.session_id), reverse=True)
-    return found if limit is None else found[: max(limit, 0)]
+    return found if wanted.limit is None else found[: max(wanted.limit, 0)]
 
 
 def find_summary(name: str, summaries: Iterable[Summary]) -> Summary:

@@ -11,12 +11,16 @@ import pytest
 from dragoman.errors import StoreFault
 from dragoman.store.contract import Store
 from dragoman.store.fleet import Engine, EngineOptions
+from dragoman.store.nats import client
 from dragoman.store.nats.client import NatsClient
 from dragoman.store.urls import open_engine
 from dragoman.testing import check_fleet, check_store
 from tests.store.nats.servers import START_TIMEOUT, Servers
 
 TRUST = EngineOptions(trusts_engine=True)
+
+# How long a server may take for one answer on a loaded machine. Seconds.
+REQUEST_TIMEOUT = 30.0
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one server", "three servers"])
@@ -28,6 +32,12 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
         yield found
     finally:
         found.end()
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let servers on a loaded machine take their time: what they do not answer is unknown, which is another test's."""
+    monkeypatch.setattr(client, "REQUEST_TIMEOUT", REQUEST_TIMEOUT)
 
 
 async def wait_ready(servers: Servers) -> None:
@@ -45,11 +55,11 @@ async def wait_ready(servers: Servers) -> None:
 
 async def empty(servers: Servers) -> None:
     """Delete all streams: each check begins with nothing."""
-    client = NatsClient("test")
-    await client.connect([f"nats://127.0.0.1:{port}" for port in servers.ports])
+    connection = NatsClient("test")
+    await connection.connect([f"nats://127.0.0.1:{port}" for port in servers.ports])
     for name in ("DGM-META", "DGM-LOG-00"):
-        await client.call(f"STREAM.DELETE.{name}")
-    await client.close()
+        await connection.call(f"STREAM.DELETE.{name}")
+    await connection.close()
 
 
 async def engines(servers: Servers) -> AsyncIterator[Engine]:

@@ -92,6 +92,16 @@ def init(folder: Path, *options: str) -> None:
     _run([*map(str, command), "--locale=C", "--data-checksums", *options], folder)
 
 
+def copy(primary: Path, folder: Path, name: str) -> None:
+    """Make a standby of a running server, which the primary knows by a name."""
+    programs = find_programs()
+    assert programs is not None
+    to = f"host={primary} user={SUPERUSER} application_name={name}"
+    _run(
+        [str(programs / "pg_basebackup"), "--no-sync", "-c", "fast", "-R", "-D", str(folder / "data"), "-d", to], folder
+    )
+
+
 def start(folder: Path, prefix: Sequence[str] = (), **settings: str) -> subprocess.Popen[bytes]:
     """Start the server of a folder and wait until it answers. `prefix` begins its command."""
     programs = find_programs()

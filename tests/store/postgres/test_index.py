@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench.peers.engines import fill_index
+from dragoman.store.contract import Selection
 from dragoman.store.fleet import EngineOptions
 from dragoman.store.postgres.engine import PostgresEngine, open_postgres
 
@@ -43,10 +44,10 @@ async def test_lists_and_lookups_read_no_more_among_three_times_as_many_sessions
     for sessions in (20_000, 60_000):
         await fill_index(engine, sessions)
         await store.rename(id, "roof")
-        assert len(await store.sessions(of="ann", limit=100)) == 100
+        assert len(await store.sessions(Selection(of="ann", limit=100))) == 100
         for name, call in {
-            "a user's list": lambda: store.sessions(of="ann", limit=100),
-            "the newest": lambda: store.sessions(limit=100),
+            "a user's list": lambda: store.sessions(Selection(of="ann", limit=100)),
+            "the newest": lambda: store.sessions(Selection(limit=100)),
             "a name": lambda: store.find("roof"),
             "a prefix": lambda: store.find(id[:12]),
             "an owner": lambda: store.owner(id),

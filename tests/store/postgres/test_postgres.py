@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from dragoman.errors import ConfigFault, Kind, ProtocolError, StoreFault
-from dragoman.store.contract import Draft
+from dragoman.store.contract import Draft, Selection
 from dragoman.store.fleet import EngineOptions
 from dragoman.store.postgres.engine import PostgresEngine, open_postgres
 from dragoman.store.session_log import SessionLog
@@ -148,7 +148,7 @@ async def test_a_session_of_somebody_else_is_not_listed_and_the_owner_sees_what_
         await roles.set_role("s2", "ben", "viewer")
 
         async def of(user: str, **wanted: Any) -> list[str]:
-            return [summary.session_id for summary in await engine.store.sessions(of=user, **wanted)]
+            return [summary.session_id for summary in await engine.store.sessions(Selection(of=user, **wanted))]
 
         assert await of("ann") == ["s1"]
         assert await of("ben", limit=5) == ["s2"]

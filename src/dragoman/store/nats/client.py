@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import ConfigFault, StoreFault
+from dragoman.store.nats.publisher import NoAnswer, NoStream, Publisher, header
 from dragoman.store.summary import closed_error
 
 # How long to wait for an answer. The election of a leader takes longer; then the outcome is unknown. Seconds.
@@ -44,6 +45,16 @@ class StreamMessage(msgspec.Struct, frozen=True):
     time: datetime
 
 
+class _Ack(msgspec.Struct):
+    """The answer to a publish."""
+
+    seq: int = 0
+    error: dict[str, Any] | None = None
+
+
+_decode_ack = msgspec.json.Decoder(_Ack).decode
+
+
 class Conflict(Exception):
     """The last message of a subject is not the expected one, or not yet."""
 
@@ -54,6 +65,7 @@ class NatsClient:
     def __init__(self, where: str) -> None:
         self.where = where
         self._nc: Any = None
+        self._publisher: Publisher
         self._is_closed = False
 
     async def connect(self, servers: list[str], **options: Any) -> None:
@@ -78,6 +90,8 @@ class NatsClient:
                     error_cb=ignore,
                     **options,
                 )
+                self._publisher = Publisher(self._nc, REQUEST_TIMEOUT)
+                await self._publisher.start()
         except Exception as error:
             text = str(error) or type(error).__name__
             raise StoreFault(
@@ -99,6 +113,7 @@ class NatsClient:
         if not self._is_closed:
             self._is_closed = True
             if self._nc is not None:
+                self._publisher.close()
                 with suppress(Exception):
                     await asyncio.wait_for(self._nc.close(), CONNECT_TIMEOUT)
 
@@ -122,24 +137,20 @@ class NatsClient:
     async def publish(self, subject: str, data: bytes, *, expected: int | None = None, ttl: float | None = None) -> int:
         """Store a message and return its sequence; raise Conflict, or StoreFault("unknown") without an answer."""
         self.check_open()
-        headers = {}
-        if expected is not None:
-            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
-        if ttl is not None:
-            headers["Nats-TTL"] = f"{max(int(ttl), 1)}s"
+        if len(data) > self.max_data:
+            raise StoreFault("away", f"{self.where} takes at most {self.max_data} bytes at once, not {len(data)}")
         try:
-            answer = await self._nc.request(subject, data, timeout=REQUEST_TIMEOUT, headers=headers or None)
-        except Exception as error:
-            if type(error).__name__ in ("NoRespondersError", "MaxPayloadError"):
-                raise self._away(error) from error
+            answer = await self._publisher.publish(subject, data, header(expected, ttl))
+        except NoStream as error:
+            raise self._away(error) from error
+        except NoAnswer as error:
             raise StoreFault(
                 "unknown", f"{self.where} did not answer, so nobody knows yet whether it stored the entries"
             ) from error
-        ack = msgspec.json.decode(answer.data, type=dict[str, Any])
-        refusal = ack.get("error")
-        if refusal is None:
-            return int(ack["seq"])
-        code, text = refusal.get("err_code"), refusal.get("description")
+        ack = _decode_ack(answer)
+        if ack.error is None:
+            return ack.seq
+        code, text = ack.error.get("err_code"), ack.error.get("description")
         if code in (WRONG_LAST_SEQUENCE, WRITE_IN_FLIGHT):
             raise Conflict
         if code in _FULL:

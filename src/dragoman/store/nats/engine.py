@@ -38,7 +38,7 @@ CLUSTER_REPLICAS = 3
 async def open_nats(url: str, options: EngineOptions) -> Engine:
     """Open the servers at an address, nats://A,B,C?creds=FILE&monitor=URL, or a server of our own (nats:)."""
     own: OwnServer | None = None
-    client = NatsClient(url)
+    client = NatsClient(url.rstrip(":"))  # "nats:" before a colon reads as a mistake
     try:
         if not urlsplit(url).netloc:
             own = OwnServer(_own_folder(url))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 from collections.abc import Sequence
 
@@ -38,6 +39,10 @@ from dragoman.store.nats.messages import (
 MAX_TRIES = 40
 RETRY_DELAY = 0.05
 
+# How long a claim is tried: a leader that was just elected answers from the past for a while, on a busy machine for
+# seconds. Seconds.
+CLAIM_TIMEOUT = 10.0
+
 # A direct get chooses a replica by chance, and one of three may be damaged: so often is a gap read again.
 MAX_READS = 8
 
@@ -65,6 +70,12 @@ class Logs:
         self._shards = shards
         self._ends: dict[str, LogEnd] = {}  # as this node wrote them last
         self._locks: dict[str, asyncio.Lock] = {}
+        self._name = secrets.token_hex(6)
+        self._writes = itertools.count()
+
+    def _new_write(self) -> str:
+        """Return a name that no other message has: random for this process, then a number."""
+        return f"{self._name}{next(self._writes):x}"
 
     async def end(self, session_id: str) -> LogEnd:
         """Return the end of a log as the leader has it.
@@ -113,7 +124,7 @@ class Logs:
     async def _append(
         self, session_id: str, texts: Sequence[bytes], updated_at: str, claim: Claim | None
     ) -> tuple[list[bytes], LogEnd]:
-        known, write = self._ends.get(session_id), secrets.token_hex(6)
+        known, write = self._ends.get(session_id), self._new_write()
         for _ in range(MAX_TRIES):
             end = known or await self.end(session_id)
             self._check(session_id, end, claim, is_known=known is not None)
@@ -124,8 +135,8 @@ class Logs:
             lines = number_texts(texts, before.entries + 1)
             block = make_block(before.entries + 1, before.epoch, lines)
             size = before.size + sum(map(len, lines))
-            head = to_head(before, block, size=size, updated_at=updated_at, entries=before.entries + len(lines))
-            head = msgspec.structs.replace(head, write=write)
+            entries = before.entries + len(lines)
+            head = to_head(before, block, size=size, updated_at=updated_at, entries=entries, write=write)
             try:
                 seq = await self._store(session_id, end, head, block.body)
             except Conflict:
@@ -169,18 +180,21 @@ class Logs:
 
     async def claim(self, session_id: str, node: str, epoch: int) -> Claim:
         """Claim a log after an epoch, with a message without entries."""
-        for _ in range(MAX_TRIES):
+        deadline = asyncio.get_running_loop().time() + CLAIM_TIMEOUT
+        while True:
             end = await self.end(session_id)
             check_epoch(end.claim(session_id), epoch)
             head = _bare(end.head, epoch=epoch + 1, node=node)
             try:
                 seq = await self._client.publish(self._shards.log(session_id), encode_message(head), expected=end.seq)
             except Conflict:
+                if asyncio.get_running_loop().time() > deadline:
+                    message = f"session {session_id!r} is being written all the time; try again"
+                    raise StoreFault("unknown", message) from None
                 await asyncio.sleep(RETRY_DELAY)
                 continue
             self._ends[session_id] = LogEnd(head, seq)
             return self._ends[session_id].claim(session_id)
-        raise StoreFault("unknown", f"session {session_id!r} is being written all the time; try again")
 
     async def set_end(self, session_id: str, head: MessageHead, expected: int) -> None:
         """Write the end of a log without entries; raise Conflict if it is another one."""
@@ -212,8 +226,8 @@ class Logs:
             await self._write_page(session_id, page)
 
     async def _write_page(self, session_id: str, page: Block) -> None:
-        head = to_head(_EMPTY, page, size=0, updated_at="", entries=page.last)
-        head = msgspec.structs.replace(head, epoch=page.epoch, write=secrets.token_hex(6))
+        head = to_head(_EMPTY, page, size=0, updated_at="", entries=page.last, write=self._new_write())
+        head = msgspec.structs.replace(head, epoch=page.epoch)
         subject = self._shards.pages(session_id)
         for message in split_message(_EMPTY, head, page.body, self._client.max_data):
             await self._client.publish(subject, message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from zlib import crc32
 
 import msgspec
@@ -22,6 +23,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 # How much of an id is a token of its own, so that sessions are found by the beginning of their ids. Characters.
 PREFIX = 8
+
+# Subjects that are remembered: an append needs one.
+CACHED_SUBJECTS = 20_000
 
 
 def token(text: str) -> str:
@@ -50,7 +54,7 @@ class Shards(msgspec.Struct, frozen=True):
 
     def log(self, session_id: str) -> str:
         """Return the subject of the newest entries of a session, and of its claims."""
-        return f"dgm.log.{self._shard(session_id)}.{token(session_id)}"
+        return _log_subject(self._shard(session_id), session_id)
 
     def pages(self, session_id: str) -> str:
         """Return the subject of the older entries of a session."""
@@ -58,6 +62,11 @@ class Shards(msgspec.Struct, frozen=True):
 
     def _shard(self, session_id: str) -> int:
         return crc32(session_id.encode()) % self.count
+
+
+@lru_cache(CACHED_SUBJECTS)
+def _log_subject(shard: int, session_id: str) -> str:
+    return f"dgm.log.{shard}.{token(session_id)}"
 
 
 def stream_name(shard: int) -> str:
@@ -151,7 +160,7 @@ def to_blocks(messages: Iterable[LogMessage]) -> list[Block]:
     return blocks
 
 
-def to_head(before: MessageHead, block: Block, *, size: int, updated_at: str, entries: int) -> MessageHead:
+def to_head(before: MessageHead, block: Block, *, size: int, updated_at: str, entries: int, write: str) -> MessageHead:
     """Return the head of a message with a block."""
     return MessageHead(
         epoch=before.epoch,
@@ -162,6 +171,7 @@ def to_head(before: MessageHead, block: Block, *, size: int, updated_at: str, en
         first=block.first,
         count=block.count,
         sum=block.sum,
+        write=write,
     )
 
 

@@ -13,6 +13,7 @@ from dragoman.schema.base import encode
 from dragoman.store import claims
 from dragoman.store.blocks import MAX_TAIL, build_report, corrupted_error, draft_texts, fill_gaps
 from dragoman.store.contract import (
+    ALL_SESSIONS,
     Claim,
     Draft,
     Entry,
@@ -22,10 +23,12 @@ from dragoman.store.contract import (
     LogReport,
     Retention,
     SavedState,
+    Selection,
     Summary,
     decode_entry,
     number_draft,
 )
+from dragoman.store.formats import FIRST_FORMAT
 from dragoman.store.nats.client import Conflict, NatsClient
 from dragoman.store.nats.index import (
     Index,
@@ -42,7 +45,6 @@ from dragoman.store.summary import (
     LogSummary,
     ambiguous_error,
     check_new_name,
-    check_of,
     expired_error,
     expired_ids,
     fold_summary,
@@ -71,6 +73,7 @@ class NatsStore:
         self._sealer = sealer
         self._logs = Logs(client, shards)
         self._index = Index(client)
+        self.entry_format = FIRST_FORMAT  # of what is appended; all nodes of the fleet read it
         self._tails: dict[str, int] = {}  # messages since the last page
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -78,7 +81,7 @@ class NatsStore:
 
     async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         self._client.check_open()
-        texts = draft_texts(drafts)
+        texts = draft_texts(drafts, self.entry_format)
         if not texts:
             return []
         try:
@@ -195,22 +198,11 @@ class NatsStore:
 
     # --- the list ---------------------------------------------------------------------------------------------
 
-    async def sessions(
-        self,
-        *,
-        of: str | None = None,
-        ids: Collection[str] | None = None,
-        without: Collection[str] = (),
-        archived: bool | None = None,
-        cwd: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Summary]:
+    async def sessions(self, wanted: Selection = ALL_SESSIONS) -> list[Summary]:
         """Return the sessions that fit. With `ids` only these are read, else all."""
         self._client.check_open()
-        check_of(of)
-        known = [summary async for summary in self._summaries(ids)]
-        return select_summaries(known, without=without, archived=archived, cwd=cwd, after=after, limit=limit)
+        known = [summary async for summary in self._summaries(wanted.ids)]
+        return select_summaries(known, wanted)
 
     async def _summaries(self, ids: Collection[str] | None) -> AsyncIterator[Summary]:
         names = [head.session_id async for head in self._index.heads()] if ids is None else list(ids)

@@ -6,7 +6,7 @@ The statement compares the end and the owner of each log with what the writer kn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -33,11 +33,18 @@ _CHANGES = {
     "agent_session": "text", "cwd": "text", "archived": "boolean",
 }  # fmt: skip
 
-_HEADS = "unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::text[])"
-_BLOCKS = "unnest($8::bigint[], $9::bigint[], $10::int[], $11::bigint[], $12::bigint[], $13::bytea[])"
+# Numbers come as texts (`_literal`): asyncpg looks long at each element of a list.
+_HEADS = (
+    "unnest($1::text::bigint[], $2::text::bigint[], $3::text::bigint[], $4::text::bigint[], $5::text::bigint[], "
+    "$6::text[], $7::text[])"
+)
+_BLOCKS = (
+    "unnest($8::text::bigint[], $9::text::bigint[], $10::text::int[], $11::text::bigint[], $12::text::bigint[], "
+    "$13::bytea[])"
+)
 
 _APPEND = f"""
-WITH heads AS (SELECT * FROM {_HEADS} AS t (number, expected, epoch, node, entries, size, updated_at)),
+WITH heads AS (SELECT * FROM {_HEADS} AS t (number, expected, epoch, entries, size, node, updated_at)),
 moved AS (
   UPDATE progress SET entries = heads.entries, size = heads.size, updated_at = heads.updated_at
   FROM heads WHERE progress.number = heads.number AND progress.entries = heads.expected
@@ -98,17 +105,17 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    async def append(
+    def append(
         self, session_id: str, kinds_and_times: list[tuple[str, str]], texts: list[bytes], claim: Claim | None
-    ) -> int:
-        """Store drafts; return the number of the first."""
+    ) -> asyncio.Future[int]:
+        """Store drafts; the result is the number of the first."""
         if self._is_closed:
             raise closed_error()
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(AppendRequest(session_id, kinds_and_times, texts, claim, future))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
-        return await future
+        return future
 
     def forget(self, session_id: str) -> None:
         """Look a session up again before the next append: something else changed it."""
@@ -243,22 +250,15 @@ class Writer:
             before, after = tail.log_summary, msgspec.structs.replace(tail.log_summary, is_changed=False)
             made = _plan_blocks(request, before, after)
             number = tail.number
-            rows.append(
-                (
-                    number,
-                    before.entries,
-                    before.epoch,
-                    before.node,
-                    after.entries,
-                    after.size,
-                    clean_text(after.updated_at),
-                )
-            )
+            counts = (number, before.entries, before.epoch, after.entries, after.size)
+            rows.append((*counts, before.node, clean_text(after.updated_at)))
             blocks += [(number, block.first, block.count, block.epoch, block.sum, block.body) for block in made]
             if after.is_changed:
                 changes.append((number, *(clean_text(getattr(after, name)) for name in _CHANGES)))
             plans.append((request, tail, after, len(made)))
-        columns = [list(column) for column in (*zip(*rows, strict=True), *zip(*blocks, strict=True))]
+        *numbers, nodes, times = zip(*rows, strict=True)
+        *places, bodies = zip(*blocks, strict=True)
+        columns: list[Any] = [*map(_literal, numbers), nodes, times, *map(_literal, places), bodies]
         if changes:
             columns += [list(column) for column in zip(*changes, strict=True)]
         moved = {row[0] for row in await connection.fetch(_APPEND_AND_CHANGE if changes else _APPEND_ONLY, *columns)}
@@ -285,6 +285,11 @@ def _plan_blocks(request: AppendRequest, before: LogSummary, after: LogSummary) 
     for (kind, at), line in zip(request.kinds_and_times, lines, strict=True):
         after.add_entry(kind, at, line)
     return split_blocks(before.entries + 1, before.epoch, lines)
+
+
+def _literal(numbers: Iterable[int]) -> str:
+    """Return numbers as PostgreSQL writes an array."""
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def clean_text(value: Any) -> Any:

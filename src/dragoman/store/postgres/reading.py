@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from dragoman.store.blocks import Block, LogRange, corrupted_error, join_blocks
-from dragoman.store.contract import Summary, parse_session_cursor
+from dragoman.store.contract import Selection, Summary, parse_session_cursor
 from dragoman.store.postgres.database import Database
 from dragoman.store.summary import (
     SHOWN_IDS,
@@ -95,21 +94,8 @@ async def read_lines(
     return found.lines
 
 
-class Selection(NamedTuple):
-    """Which sessions are wanted (contract: `Store.sessions`); `owner` also has those without members."""
-
-    of: str | None = None
-    owner: str = ""
-    ids: Collection[str] | None = None
-    without: Collection[str] = ()
-    archived: bool | None = None
-    cwd: str | None = None
-    after: str | None = None
-    limit: int | None = None
-
-
-async def list_sessions(database: Database, wanted: Selection) -> list[Summary]:
-    """Return the sessions that fit, the last changed first."""
+async def list_sessions(database: Database, wanted: Selection, owner: str) -> list[Summary]:
+    """Return the sessions that fit, the last changed first; `owner` also has those without members."""
     values: list[Any] = []
 
     def place(value: Any) -> str:
@@ -117,7 +103,7 @@ async def list_sessions(database: Database, wanted: Selection) -> list[Summary]:
         return f"${len(values)}"
 
     tables, conditions = "sessions JOIN progress USING (number)", [_LISTED]
-    if wanted.of is not None and wanted.of == wanted.owner != "":
+    if wanted.of is not None and wanted.of == owner != "":
         conditions.append(
             f"(NOT EXISTS (SELECT FROM members WHERE session = id) OR EXISTS (SELECT FROM members "
             f"WHERE session = id AND member = {place(wanted.of)}))"

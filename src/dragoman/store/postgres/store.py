@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from dragoman.schema.base import encode
 from dragoman.store.blocks import draft_texts
 from dragoman.store.claims import settle
 from dragoman.store.contract import (
+    ALL_SESSIONS,
     Claim,
     Draft,
     Entry,
@@ -21,10 +22,12 @@ from dragoman.store.contract import (
     LogReport,
     Retention,
     SavedState,
+    Selection,
     Summary,
     decode_entry,
     number_draft,
 )
+from dragoman.store.formats import FIRST_FORMAT
 from dragoman.store.postgres import changes, reading, search_index
 from dragoman.store.postgres.append import Writer
 from dragoman.store.postgres.database import Database
@@ -43,6 +46,7 @@ class PostgresStore:
         self._database = database
         self._sealer = sealer
         self._owner = owner
+        self.entry_format = FIRST_FORMAT  # of what is appended; all nodes of the fleet read it
         self._is_closed = False
         self._writer = Writer(database, self._on_full_tail)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -51,7 +55,7 @@ class PostgresStore:
 
     async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         self._check_open()
-        texts = draft_texts(drafts)
+        texts = draft_texts(drafts, self.entry_format)
         if not texts:
             return []
         kinds_and_times = [(draft.kind, draft.time) for draft in drafts]
@@ -102,19 +106,8 @@ class PostgresStore:
 
     # --- the list ---------------------------------------------------------------------------------------------
 
-    async def sessions(
-        self,
-        *,
-        of: str | None = None,
-        ids: Collection[str] | None = None,
-        without: Collection[str] = (),
-        archived: bool | None = None,
-        cwd: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Summary]:
-        wanted = reading.Selection(of, self._owner, ids, without, archived, cwd, after, limit)
-        return await reading.list_sessions(self._database, wanted)
+    async def sessions(self, wanted: Selection = ALL_SESSIONS) -> list[Summary]:
+        return await reading.list_sessions(self._database, wanted, self._owner)
 
     async def find(self, name: str) -> Summary:
         return await reading.find(self._database, name)

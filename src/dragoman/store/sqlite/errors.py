@@ -63,7 +63,8 @@ def to_store_fault(error: BaseException, path: str) -> StoreFault:
         return damaged_fault(path)
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreFault("unusable", f"{path} cannot be opened; check that its folder exists and is yours")
-    return StoreFault("io", f"{path} cannot be used: {error}; nothing that was stored is lost")
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return StoreFault("io", f"{path} cannot be used: {text}; nothing that was stored is lost")
 
 
 def damaged_fault(path: str) -> StoreFault:

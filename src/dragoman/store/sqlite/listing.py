@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from dragoman.store.contract import Summary, parse_session_cursor
+from dragoman.store.contract import Selection, Summary, parse_session_cursor
 from dragoman.store.sqlite.reading import SELECT_SESSIONS, StoredSession, parse_session_row
 from dragoman.store.summary import SHOWN_IDS, ambiguous_error, expired_error, missing_error
 
@@ -26,17 +26,6 @@ _SELECT_BY_TIME = SELECT_SESSIONS.replace(
     "FROM sessions LEFT JOIN progress ON progress.number = sessions.number",
     "FROM progress CROSS JOIN sessions ON sessions.number = progress.number",
 )
-
-
-class Selection(NamedTuple):
-    """Which sessions are wanted (contract: `Store.sessions`)."""
-
-    ids: Collection[str] | None = None
-    without: Collection[str] = ()
-    archived: bool | None = None
-    cwd: str | None = None
-    after: str | None = None
-    limit: int | None = None
 
 
 def list_sessions(connection: sqlite3.Connection, wanted: Selection) -> list[Summary]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from dragoman.schema.base import encode
 from dragoman.store.blocks import draft_texts
 from dragoman.store.claims import settle
 from dragoman.store.contract import (
+    ALL_SESSIONS,
     LOCAL_FEATURES,
     Claim,
     Draft,
@@ -28,6 +29,7 @@ from dragoman.store.contract import (
     LogReport,
     Retention,
     SavedState,
+    Selection,
     Summary,
     decode_entry,
     number_draft,
@@ -40,7 +42,7 @@ from dragoman.store.sqlite.errors import FAILURES, corrupted_error, is_damage, t
 from dragoman.store.sqlite.schema import BUSY_TIMEOUT, connect, connect_to_read, lock_file, prepare_file
 from dragoman.store.sqlite.search_index import Indexer
 from dragoman.store.sqlite.writer import Writer
-from dragoman.store.summary import check_new_name, check_of, closed_error
+from dragoman.store.summary import check_new_name, check_no_user, closed_error
 
 T = TypeVar("T")
 
@@ -115,19 +117,8 @@ class SqliteStore:
 
     # --- the list ---------------------------------------------------------------------------------------------
 
-    async def sessions(
-        self,
-        *,
-        of: str | None = None,
-        ids: Collection[str] | None = None,
-        without: Collection[str] = (),
-        archived: bool | None = None,
-        cwd: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Summary]:
-        check_of(of)
-        wanted = listing.Selection(ids, without, archived, cwd, after, limit)
+    async def sessions(self, wanted: Selection = ALL_SESSIONS) -> list[Summary]:
+        check_no_user(wanted)
         return await self._read(lambda connection: listing.list_sessions(connection, wanted))
 
     async def find(self, name: str) -> Summary:
