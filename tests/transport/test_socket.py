@@ -12,8 +12,9 @@ import pytest
 
 from dragoman import Agent, StartFailed, Turn, connect
 from dragoman.testing import check_transport
+from dragoman.transport.address import parse_local_address
 from dragoman.transport.base import Transport
-from dragoman.transport.socket import dial_local, parse_local_address
+from dragoman.transport.socket import dial_local
 from dragoman.transport.stream import StreamTransport
 
 WITHIN = 90.0

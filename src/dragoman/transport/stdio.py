@@ -29,13 +29,8 @@ def stdio(*, peer: str = "the client", chat_command: str = "") -> StreamTranspor
 def take_stdio(chat_command: str = "") -> tuple[int, int]:
     """Move standard input and output to private descriptors (input, output); prints then go to stderr."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
-        chat_command = chat_command or f"dragoman chat -- {shlex.join(sys.orig_argv)}"
-        print(
-            "This program speaks the Agent Client Protocol on standard input and output; an editor starts it as its "
-            f"agent.\nTo chat in this terminal, press Ctrl-C, then run: {chat_command}",
-            file=sys.stderr,
-            flush=True,
-        )
+        chat_command = chat_command or f"dragoman chat -- {shlex.join(_typed_command())}"
+        print(_terminal_hint(chat_command), file=sys.stderr, flush=True)
     # Python sets these to None when the descriptor was closed at start; another file may use it by now.
     if sys.__stdin__ is None or sys.__stdout__ is None:
         raise StartFailed("standard input or output is closed; start the agent from an ACP client")
@@ -50,6 +45,32 @@ def take_stdio(chat_command: str = "") -> tuple[int, int]:
         os.dup2(null, 1)
     os.close(null)
     return read_fd, write_fd
+
+
+def _terminal_hint(chat_command: str) -> str:
+    """Return what a person at a terminal reads: for its width, and with the command in one piece."""
+    import textwrap  # only a person at a terminal needs it
+
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: unknown
+    except (OSError, ValueError):
+        columns = 80
+    text = "This program speaks the Agent Client Protocol on standard input and output; "
+    text += "an editor starts it as its agent."
+    advice = "To chat in this terminal, press Ctrl-C, then run:"
+    gap = " " if len(f"{advice} {chat_command}") < columns else "\n  "
+    return f"{textwrap.fill(text, columns - 1)}\n{textwrap.fill(advice, columns - 1)}{gap}{chat_command}"
+
+
+def _typed_command() -> list[str]:
+    """Return how this program was started: a script on PATH by its name, without the interpreter."""
+    import shutil  # only a person at a terminal needs it
+
+    name = os.path.basename(sys.argv[0])
+    found = shutil.which(name)
+    if found is not None and os.path.realpath(found) == os.path.realpath(sys.argv[0]):
+        return [name, *sys.argv[1:]]
+    return sys.orig_argv
 
 
 def private_descriptor(fd: int, flags: int) -> int:

@@ -103,6 +103,16 @@ async def test_a_daemon_that_cleared_its_environment_is_found_through_its_parent
     assert not alive(pid)
 
 
+async def test_what_a_daemon_forks_while_it_is_terminated_is_found_by_its_session(tmp_path: Path) -> None:
+    forked = tmp_path / "forked"
+    daemon = f"trap 'sleep 600 & echo $! > {forked}; exit' TERM; echo $$; while :; do sleep 0.05; done"
+    command = ["sh", "-c", 'env -i setsid sh -c "$0" & read line', daemon]
+    transport = await spawn(command, stop_timeouts=StopTimeouts(0.0, 2.0, 2.0))
+    await first_line(transport)
+    await transport.close()
+    assert not alive(int(forked.read_text()))
+
+
 async def test_a_cancelled_close_still_ends_the_tree() -> None:
     transport = await spawn(python(STUBBORN), stop_timeouts=StopTimeouts(60, 60, 60))
     pid = int(await first_line(transport))

@@ -1,9 +1,9 @@
 """Find and end all processes of one spawned command.
 
-Finds the group, the session, children of children, and daemons (double fork, setsid) by a token in their environment.
-Without /proc only the process group is known. A daemon that cleared its environment and whose parents ended unseen
-cannot be found: being a subreaper would adopt the orphans of the embedding program too. A sandbox with its own process
-table is the way to be certain.
+Finds the group, the sessions, children of children, and daemons (double fork, setsid) by a token in their environment.
+Without /proc only the process group is known. A daemon that cleared its environment, began its own session and lost its
+parents, all unseen, cannot be found: being a subreaper would adopt the orphans of the embedding program too. A sandbox
+with its own process table is the way to be certain.
 """
 
 from __future__ import annotations
@@ -71,6 +71,9 @@ class ProcessTree:
         self._start_time = start_time
         self._token = token
         self._seen: dict[int, int] = {}  # pid: start time
+        # The sessions of those it saw: a process that was forked since, by one that then ended, is found by them. A
+        # command begins its own session and nobody can join another's; its id is not used again while it has members.
+        self._sessions: set[int] = set()
 
     def living_members(self) -> set[int]:
         """Return the living members; a negative number stands for a whole group where /proc is missing."""
@@ -86,6 +89,7 @@ class ProcessTree:
             members |= {process.pid for process in table.values() if process.parent in members}
         members.discard(os.getpid())
         self._seen = {pid: table[pid].start_time for pid in members}
+        self._sessions = {table[pid].session for pid in members} - {0, os.getsid(0)}  # 0: not in our process table
         return {pid for pid in members if table[pid].is_alive}
 
     async def terminate(self, timeouts: StopTimeouts) -> bool:
@@ -115,7 +119,7 @@ class ProcessTree:
         return sorted(signalled)
 
     def _known_members(self, table: dict[int, ProcessStat]) -> set[int]:
-        """Return the members known without parent links: the group, the marked, and those seen before."""
+        """Return the members known without parent links: the group, the marked, those seen and their sessions."""
         leader = table.get(self._leader)
         # Group and session are reliable only while the leader holds its pid, be it as a zombie.
         leader_pid = self._leader if leader is not None and leader.start_time == self._start_time else 0
@@ -124,7 +128,8 @@ class ProcessTree:
             if process.start_time < self._start_time:
                 continue
             in_group = leader_pid and leader_pid in (process.group, process.session)
-            if in_group or self._seen.get(process.pid) == process.start_time or _has_marker(process.pid, self._token):
+            was_seen = self._seen.get(process.pid) == process.start_time or process.session in self._sessions
+            if in_group or was_seen or _has_marker(process.pid, self._token):
                 roots.add(process.pid)
         return roots
 

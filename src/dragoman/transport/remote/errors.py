@@ -18,6 +18,9 @@ MAX_QUOTE = 200
 # A server that asks for a longer pause than this counts as down. Seconds.
 MAX_RETRY_AFTER = 300.0
 
+# What a server says of the certificate of a client, in the words of OpenSSL.
+_CERTIFICATE_ALERT = re.compile(r"ALERT.*(UNKNOWN_CA|CERTIFICATE)")
+
 _STATUS_SENTENCES: Mapping[int, str] = {
     400: "it does not understand the request; is this the address of an ACP server?",
     401: "it needs a valid token (token=..., or a share link)",
@@ -113,6 +116,8 @@ def network_error(name: str, error: BaseException) -> Unreachable:
         if isinstance(cause, ssl.SSLError) and _is_tls_eof(cause):
             sentence = "it closed the connection during TLS; if it always does, perhaps it speaks plain HTTP"
             return Unreachable(f"{name}: {sentence}", is_passing=True)
+        if isinstance(cause, ssl.SSLError) and cause.reason and _CERTIFICATE_ALERT.search(cause.reason):
+            return Unreachable(f"{name}: it does not accept the certificate of this side ({cause.reason})")
         if isinstance(cause, ssl.SSLError):
             return Unreachable(
                 f"{name}: TLS does not work there ({cause.reason or 'the handshake failed'}); "

@@ -325,11 +325,14 @@ def _create_private_folder(write: Sequence[str]) -> tuple[str, int]:
         message = f"the sandbox cannot have a private folder in {default}, since it is writable in the sandbox"
         raise SandboxUnavailable(f"{message}; set TMPDIR to a folder that is not")
     _remove_stale_folders(parent)
-    while True:
+    while True:  # until it is locked, another process may take it for a stale one and remove it
         path = tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent)
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
         fcntl.flock(fd, fcntl.LOCK_EX)
-        if os.path.isdir(path):  # otherwise another process removed it between the two lines
+        if os.path.isdir(path):
             return os.path.realpath(path), fd
         os.close(fd)
 

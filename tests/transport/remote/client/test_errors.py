@@ -18,7 +18,8 @@ import pytest
 from dragoman import Agent, StartFailed, Turn, connect
 from dragoman.errors import Unreachable
 from dragoman.transport.remote.address import RemoteOptions, parse_address
-from dragoman.transport.remote.client.post import Poster, build_http_client
+from dragoman.transport.remote.client.http_client import build_http_client
+from dragoman.transport.remote.client.post import Poster
 from dragoman.transport.remote.client.ws_handshake import Handshake
 from dragoman.transport.remote.errors import network_error
 from dragoman.transport.remote.retry import Backoff, Outage
@@ -198,7 +199,7 @@ async def test_a_cancelled_handshake_leaves_no_socket() -> None:
     try:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await client.get(url)
+                await client.open_stream({})
         assert there.is_set()
         await asyncio.wait_for(left.wait(), WITHIN)
     finally:

@@ -238,13 +238,15 @@ async def test_a_websocket_sends_its_cookies_when_it_reconnects() -> None:
             writer.close()
 
     server = await asyncio.start_server(upgrade, "127.0.0.1", 0)
-    ours = await dial_remote(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp", EAGER)
+    with_cookie = msgspec.structs.replace(EAGER, headers={"Cookie": "own=1"})
+    ours = await dial_remote(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp", with_cookie)
     assert await take(ours, 1) == [b"{}"]
     await ours.close()
     server.close()
     assert b"Dragoman-Resume: 1" in asked[0]
-    assert b"Cookie" not in asked[0]
+    assert b"Cookie: own=1\r\n" in asked[0]
     for request in asked[1:]:
-        assert b"Cookie: node=a7\r\n" in request
+        assert b"Cookie: own=1; node=a7\r\n" in request
+        assert request.count(b"Cookie:") == 1
         assert b"Acp-Connection-Id: c1\r\n" in request
         assert b"Dragoman-Cursor: 0\r\n" in request

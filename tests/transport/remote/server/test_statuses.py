@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import structs
 
 from dragoman.errors import Kind
 from dragoman.transport.remote.server.auth import AuthRequest, Principal, bearer_token, unauthorized_error
@@ -246,6 +247,38 @@ def test_the_connection_of_another_user_is_not_found() -> None:
         assert client.get("", headers={**EVENTS, **mine, **bob}).status_code == 404
         assert client.delete("", headers={**mine, **bob}).status_code == 404
         assert client.post("", json=NEW, headers={**mine, **ann}).status_code == 202
+
+
+ADMIN, EDITOR, VIEWER = (Principal(user="bob", role=role, token_id=role) for role in ("admin", "editor", "viewer"))
+LINK = Principal(user="bob", role="editor", session="s1", token_id="l1")
+
+
+@pytest.mark.parametrize(
+    ("opener", "principal", "status"),
+    [
+        (EDITOR, EDITOR, 202),
+        (EDITOR, structs.replace(EDITOR, token_id="renewed", expires_at=9e9), 202),
+        (EDITOR, ADMIN, 202),
+        (EDITOR, VIEWER, 404),
+        (structs.replace(EDITOR, token_id=""), structs.replace(VIEWER, token_id=""), 404),
+        (EDITOR, structs.replace(EDITOR, role="unknown"), 404),
+        (structs.replace(ADMIN, is_local=True), ADMIN, 404),
+        (LINK, LINK, 202),
+        (LINK, structs.replace(LINK, role="viewer", token_id="l2"), 404),
+        (LINK, structs.replace(LINK, token_id="l2"), 404),
+        (LINK, EDITOR, 404),
+    ],
+)
+def test_a_connection_is_not_found_with_a_token_of_fewer_rights_or_another_link(
+    opener: Principal, principal: Principal, status: int
+) -> None:
+    async def authenticate(request: AuthRequest) -> Principal:
+        return opener if bearer_token(request) == "opener" else principal
+
+    with standing(authenticate=authenticate) as server, server.connect() as client:
+        first, second = ({"authorization": f"Bearer {key}"} for key in ("opener", "other"))
+        mine = {"acp-connection-id": client.post("", json=INITIALIZE, headers=first).headers["acp-connection-id"]}
+        assert client.post("", json=NEW, headers={**mine, **second}).status_code == status
 
 
 def test_too_many_requests_and_connections_get_a_retry_after() -> None:

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 from dragoman.errors import ConnectionFailed, TransportClosed, Unreachable
+from dragoman.transport.remote.client.http_client import HttpResponse, read_body
 from dragoman.transport.remote.client.post_answers import is_session_unknown
 from dragoman.transport.remote.errors import network_error, status_error
 from dragoman.transport.remote.retry import Backoff, Outage, RetryLoop
 from dragoman.transport.remote.sse import EventBatch, EventParser, parse_cursor
-
-if TYPE_CHECKING:
-    import httpx
 
 # A server that sends keep-alives (both official ones do every 15 seconds) and is silent for this long is gone. Seconds.
 SILENCE_TIMEOUT = 60.0
@@ -34,7 +31,7 @@ class EventStream:
     def __init__(
         self,
         name: str,
-        open_stream: Callable[[Mapping[str, str]], Awaitable[httpx.Response]],
+        open_stream: Callable[[Mapping[str, str]], Awaitable[HttpResponse]],
         on_batch: Callable[[EventStream, EventBatch], Awaitable[None]],
         *,
         session: str | None,
@@ -70,13 +67,13 @@ class EventStream:
                 self.opened.set_result(True)
             reason = await self._read_events(response)
 
-    async def _request_stream(self) -> httpx.Response | None:
+    async def _request_stream(self) -> HttpResponse | None:
         headers = {"Last-Event-ID": self._last_event_id or "0"} if self.is_numbered else {}
         response = await self._open_stream(headers)
         if response.status_code == 200 and "text/event-stream" in response.headers.get("content-type", ""):
             return response
         try:
-            body = await response.aread()
+            body = await read_body(response.status_code, response.aiter_raw())
         except Exception as broken:
             raise network_error(self._name, broken) from None
         finally:
@@ -94,7 +91,7 @@ class EventStream:
             raise TransportClosed(f"{self._name} closed the connection, or does not know it any more")
         raise error
 
-    async def _read_events(self, response: httpx.Response) -> str:
+    async def _read_events(self, response: HttpResponse) -> str:
         """Read one response to its end; return why it ended."""
         parser = EventParser()
         try:
@@ -138,7 +135,7 @@ def _cut_reason(error: BaseException) -> str:
     return "silence" if isinstance(error, TimeoutError) else "the stream was cut"
 
 
-async def _close_response(response: httpx.Response) -> None:
+async def _close_response(response: HttpResponse) -> None:
     try:
         await response.aclose()
     except Exception:  # already broken

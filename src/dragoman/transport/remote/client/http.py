@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 
-import httpx
 from msgspec import UnsetType
 
 from dragoman.dialect.peek import FramePeek, opened_session, peek_frame
@@ -22,7 +21,8 @@ from dragoman.transport.remote.address import RemoteAddress, RemoteOptions
 from dragoman.transport.remote.client import post_answers
 from dragoman.transport.remote.client.dial import RemoteTransport
 from dragoman.transport.remote.client.event_stream import EventStream
-from dragoman.transport.remote.client.post import Poster, build_http_client
+from dragoman.transport.remote.client.http_client import HttpAnswer, HttpResponse, build_http_client
+from dragoman.transport.remote.client.post import Poster
 from dragoman.transport.remote.client.ws_frames import join_lines
 from dragoman.transport.remote.errors import network_error, quote_body, status_error
 from dragoman.transport.remote.sse import EventBatch
@@ -70,18 +70,10 @@ class HttpTransport(RemoteTransport):
         self._opening_requests: dict[Id, str] = {}  # our requests that open a session with a known id
 
     def _start_stream(self, session: str | None) -> EventStream:
-        async def open_stream(headers: Mapping[str, str]) -> httpx.Response:
-            headers = {
-                "Accept": "text/event-stream",
-                "Accept-Encoding": "identity",
-                **self._connection_headers(session),
-                **headers,
-            }
-            request = self._client.build_request("GET", self._address.url, headers=headers)
-            request.extensions["timeout"] = {**request.extensions["timeout"], "read": None}
+        async def open_stream(headers: Mapping[str, str]) -> HttpResponse:
             try:
                 async with asyncio.timeout(ANSWER_TIMEOUT):  # a stream may be silent forever, but must be answered
-                    return await self._client.send(request, stream=True)
+                    return await self._client.open_stream({**self._connection_headers(session), **headers})
             except Exception as error:  # httpx also raises errors of its parts, such as the end of a TLS stream
                 raise network_error(self.peer, error) from None
 
@@ -237,7 +229,7 @@ class HttpTransport(RemoteTransport):
         if outcome.replacement is not None:
             self._process_post_answer(await self._post_message(outcome.replacement, peek, session), peek)
 
-    async def _post_message(self, data: bytes, peek: FramePeek, session: str | None) -> httpx.Response:
+    async def _post_message(self, data: bytes, peek: FramePeek, session: str | None) -> HttpAnswer:
         """Post one message; return the server's response."""
         self._post_count += 1
         if session is not None and peek.method:
@@ -271,7 +263,7 @@ class HttpTransport(RemoteTransport):
         self._connection_stream = self._start_stream(None)
         self._incoming.deliver([join_lines(answer.content)])
 
-    def _process_post_answer(self, answer: httpx.Response, peek: FramePeek) -> None:
+    def _process_post_answer(self, answer: HttpAnswer, peek: FramePeek) -> None:
         """Handle the response to a POST."""
         status, body = answer.status_code, answer.content
         if status in (200, 202, 204):
@@ -330,7 +322,7 @@ class HttpTransport(RemoteTransport):
                     await self._flow_control.wait_empty()
                 self._end(error)
                 if self.connection_id and not is_over:
-                    await self._client.delete(self._address.url, headers=self._connection_headers(None))
+                    await self._client.delete(self._connection_headers(None))
         except Exception:  # the server will notice by itself
             pass
         finally:

@@ -1,4 +1,4 @@
-"""The proxy of the environment for WebSocket: which one leads to an address, and a tunnel through it.
+"""The proxy of the environment: its URL for an address, and for WebSocket a tunnel through it.
 
 HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY mean the same as for httpx. This machine is never behind a proxy.
 """

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from dragoman.dialect.peek import FramePeek, peek_frame
 from dragoman.errors import ConnectionFailed, ProtocolError, TransportClosed, Unreachable
 from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER
 from dragoman.transport.remote import headers as names
 from dragoman.transport.remote.address import RemoteAddress, RemoteOptions
 from dragoman.transport.remote.client import post_answers
+from dragoman.transport.remote.client.cookies import join_cookies
 from dragoman.transport.remote.client.dial import RemoteTransport
 from dragoman.transport.remote.client.ws_socket import WebSocket, open_websocket
 from dragoman.transport.remote.errors import ClosedByServer
@@ -61,10 +64,9 @@ class WebSocketTransport(RemoteTransport):
         self._use_socket(socket)
 
     async def _open(self, headers: list[tuple[str, str]]) -> tuple[WebSocket, dict[str, list[str]]]:
-        if self._cookies:  # a load balancer routes by them (docs/protocol/http.md#cookies)
-            headers = [*headers, ("Cookie", "; ".join(f"{name}={value}" for name, value in self._cookies.items()))]
+        address = self._address_with_cookies() if self._cookies else self._address
         socket, response_headers = await open_websocket(
-            self._address, headers, self._on_frames, self._on_socket_lost, self._remote.tls
+            address, headers, self._on_frames, self._on_socket_lost, self._remote.tls
         )
         for line in response_headers.get("set-cookie", ()):
             name, separator, value = line.partition(";")[0].partition("=")
@@ -72,6 +74,17 @@ class WebSocketTransport(RemoteTransport):
                 self._cookies[name.strip()] = value.strip()
         self._note_max_message(_header_value(response_headers, names.MAX_MESSAGE))
         return socket, response_headers
+
+    def _address_with_cookies(self) -> RemoteAddress:
+        """Return the address with the cookies of the server, by which a load balancer routes, and those of the user.
+
+        (docs/protocol/http.md#cookies)
+        """
+        headers = self._address.headers
+        own = [value for name, value in headers if name.lower() == "cookie"]
+        cookies = join_cookies(*own, *(f"{name}={value}" for name, value in self._cookies.items()))
+        others = [header for header in headers if header[0].lower() != "cookie"]
+        return replace(self._address, headers=(*others, ("Cookie", cookies)))
 
     def _use_socket(self, socket: WebSocket) -> None:
         self._socket = socket

@@ -23,6 +23,9 @@ App: TypeAlias = Callable[..., Awaitable[None]]
 # Where our own server keeps what is known of a socket, in the scope of each of its requests.
 SOCKET_KEY = "dragoman.socket"
 
+# Where the cache of a socket has the certificate of the client, if it showed one of an authority that is trusted.
+CERTIFICATE = "certificate"
+
 # Response headers that a page of another origin may read, and request headers it may send.
 _EXPOSED_HEADERS = "acp-connection-id, dragoman-cursor, dragoman-largest, retry-after"
 _ALLOWED_HEADERS = (

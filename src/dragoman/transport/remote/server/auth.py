@@ -33,6 +33,23 @@ class Principal(Struct, frozen=True, kw_only=True):
     token_id: str = ""  # the id (no secret) of the token; revoking the token closes the connection
 
 
+def may_use_connection(principal: Principal, opener: Principal) -> bool:
+    """Tell whether a principal may use a connection of this opener: they are one user, with no fewer rights.
+
+    A user may come with a new token. Guests with links of one name are different people, so each needs their own link.
+    """
+    if (principal.user, principal.session) != (opener.user, opener.session):
+        return False
+    if opener.session is not None and principal.token_id != opener.token_id:
+        return False
+    has_role = principal.role == opener.role or _rank(principal.role) > _rank(opener.role)
+    return has_role and (principal.is_local or not opener.is_local)
+
+
+def _rank(role: str) -> int:
+    return ROLES.index(role) if role in ROLES else -1
+
+
 class AuthRequest(Struct, frozen=True, kw_only=True):
     """A request before authentication."""
 

@@ -19,7 +19,14 @@ from msgspec import structs
 from dragoman.errors import ConnectionFailed, TransportClosed
 from dragoman.transport.remote.server import http_requests, ws_requests
 from dragoman.transport.remote.server.asgi import Receive, Request, Scope, Send
-from dragoman.transport.remote.server.auth import Authenticate, AuthRequest, Principal, Refused, ServeConnection
+from dragoman.transport.remote.server.auth import (
+    Authenticate,
+    AuthRequest,
+    Principal,
+    Refused,
+    ServeConnection,
+    may_use_connection,
+)
 from dragoman.transport.remote.server.http_transport import HttpServerTransport
 from dragoman.transport.remote.server.limits import ADMITTED, SWEEP_INTERVAL, ByteBudget, RateLimiter, ServerLimits
 from dragoman.transport.remote.server.origin import authenticate_local, check_host, check_origin
@@ -188,8 +195,7 @@ class Endpoint:
         if (
             connection is None
             or connection.transport.closed.done()
-            or connection.principal.user != principal.user
-            or connection.principal.session != principal.session
+            or not may_use_connection(principal, connection.principal)
         ):
             raise Refused(404, "there is no such connection any more; initialize a new one and load your sessions")
         return connection

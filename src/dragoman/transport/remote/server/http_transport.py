@@ -61,10 +61,12 @@ class FrameStreamReader:
                     return
                 else:
                     self.is_waiting = True
+                    timer = asyncio.get_running_loop().call_later(keepalive, self._wake_event.set)
                     try:
-                        async with asyncio.timeout(keepalive):
-                            await self._wake_event.wait()
-                    except TimeoutError:
+                        await self._wake_event.wait()
+                    finally:
+                        timer.cancel()
+                    if self.is_waiting and not self._is_stopped:
                         yield KEEPALIVE
         finally:
             transport.close_reader(self)
@@ -84,7 +86,7 @@ class HttpServerTransport(ServerTransport):
         self._initialize_answer: tuple[object, asyncio.Future[bytes]] | None = None
         self._drained = asyncio.Event()
         self._reader_count = 0
-        self._running_posts = 0  # running requests
+        self._waiting_posts = 0  # requests that wait until their message can be delivered
 
     def send(self, data: bytes, session: str | None = None) -> None:
         """Queue one frame in the stream it belongs to."""
@@ -194,7 +196,17 @@ class HttpServerTransport(ServerTransport):
 
     async def deliver_post(self, frame: bytes, peek: FramePeek, number: int = 0) -> None:
         """Deliver one message of the client; wait while too many are unread. One with a number is delivered once."""
-        self._running_posts += 1
+        if self._incoming.is_full:
+            await self._wait_for_space()
+        if number:
+            if number <= self.last_delivered:
+                return
+            self.last_delivered = number
+        self._deliver(frame, peek)
+
+    async def _wait_for_space(self) -> None:
+        """Wait while too many messages are unread. Raise TimeoutError."""
+        self._waiting_posts += 1
         try:
             async with asyncio.timeout(self._limits.stall):
                 while self._incoming.is_full:
@@ -202,12 +214,7 @@ class HttpServerTransport(ServerTransport):
                     self._incoming.call_when_drained(self._drained.set)
                     await self._drained.wait()
         finally:
-            self._running_posts -= 1
-        if number:
-            if number <= self.last_delivered:
-                return
-            self.last_delivered = number
-        self._deliver(frame, peek)
+            self._waiting_posts -= 1
 
     def _deliver(self, frame: bytes, peek: FramePeek) -> None:
         self._last_active = self._last_seen = self._loop.time()
@@ -264,7 +271,7 @@ class HttpServerTransport(ServerTransport):
 
     def overdue_error(self, now: float) -> tuple[ConnectionFailed, int] | None:
         """Return why the connection has to end now; None while it may go on."""
-        is_connected = bool(self._reader_count or self._running_posts) or self._initialize_answer is not None
+        is_connected = bool(self._reader_count or self._waiting_posts) or self._initialize_answer is not None
         if is_connected and self._waiting_bytes == self._unopened_bytes and not self.congested():
             self._last_progress = now
         return self._timeout_error(now, is_connected, self._waiting_bytes)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -75,6 +75,8 @@ class Listener:
         self.http2_config = hypercorn_config(limits, silent_logger, KEEP_ALIVE_TIMEOUT)
         self.worker_context = WorkerContext(None)
         self.tls: ssl.SSLContext | None = None
+        self.client_ca = ""
+        self.report: Callable[[str], None] = lambda _: None
         self._write_backlogs: dict[
             asyncio.Transport, tuple[int, float]
         ] = {}  # unsent bytes of a socket, and since when there are this many
@@ -113,7 +115,7 @@ class Listener:
     def replace_certificate(self, certificate: str, key: str) -> None:
         """Use another certificate for new connections. Raise StartFailed if it cannot be used; the old one stays."""
         if self.tls is not None:
-            self.tls = server_tls_context(certificate, key)
+            self.tls = server_tls_context(certificate, key, self.client_ca)
 
     def is_full(self, address: str) -> bool:
         """Whether one more socket from this address would be too many."""
@@ -185,16 +187,20 @@ async def open_listener(
     bind: str = "127.0.0.1:0",
     *,
     tls: tuple[str, str] | None = None,
+    client_ca: str = "",
     limits: ServerLimits | None = None,
     has_auth: bool = True,
+    report: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[Listener]:
     """Serve an ASGI app at one port until the block ends; `tls` names a certificate and its key.
 
-    An address that other machines can reach needs TLS, and an app that authenticates (`has_auth`).
+    An address that other machines can reach needs TLS, and an app that authenticates (`has_auth`). Clients may show
+    certificates of `client_ca`; one that shows another has no connection, and `report` is told.
     """
     address, port = check_bind(bind, has_tls=tls is not None, has_auth=has_auth)
-    context = None if tls is None else server_tls_context(*tls)
+    context = None if tls is None else server_tls_context(*tls, client_ca)
     listener = Listener(app, limits or getattr(app, "limits", None) or ServerLimits(), context is not None)
+    listener.client_ca, listener.report = client_ca, report
     with quiet_accept_errors(asyncio.get_running_loop()):
         await listener.open(address, port, context)
         try:
@@ -203,13 +209,21 @@ async def open_listener(
             await listener.close()
 
 
-def server_tls_context(certificate: str, key: str) -> ssl.SSLContext:
-    """Return a server context: TLS 1.2 and newer, for HTTP/2 and HTTP/1.1."""
+def server_tls_context(certificate: str, key: str, client_ca: str = "") -> ssl.SSLContext:
+    """Return a server context: TLS 1.2 and newer, for HTTP/2 and HTTP/1.1; clients may show certificates of an
+    authority.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise StartFailed(f"the certificate {certificate} and key {key} cannot be used: {error}") from None
+    if client_ca:
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise StartFailed(f"the certificates in {client_ca} cannot be used: {error}") from None
+        context.verify_mode = ssl.CERT_OPTIONAL
     context.set_alpn_protocols(["h2", "http/1.1"])
     return context

@@ -11,6 +11,7 @@ import ipaddress
 import os
 import sys
 from collections.abc import Collection
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -86,7 +87,9 @@ async def authenticate_local(request: AuthRequest) -> Principal:
         cache["confined"] = await asyncio.shield(cache["confined"])
     if cache["confined"]:
         raise Refused(403, "this may be a sandboxed program, which must not act as you; it needs a token")
-    return Principal(user=current_user(), is_local=True, address=request.address)
+    if "user" not in cache:
+        cache["user"] = current_user()
+    return Principal(user=cache["user"], is_local=True, address=request.address)
 
 
 def needs_proof(request: AuthRequest) -> bool:
@@ -194,6 +197,7 @@ def _holds(pid: str, target: str) -> bool:
     return False
 
 
+@lru_cache(1024)  # every request asks, and most come from the same few addresses
 def is_loopback(address: str) -> bool:
     """Whether this address is this machine."""
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hypercorn.app_wrappers import ASGIWrapper
 
 from dragoman.transport.base import CLOSE_TIMEOUT
-from dragoman.transport.remote.server.asgi import SOCKET_KEY, App, Receive, Request, Scope, Send
+from dragoman.transport.remote.server.asgi import CERTIFICATE, SOCKET_KEY, App, Receive, Request, Scope, Send
 from dragoman.transport.remote.server.auth import Refused
 from dragoman.transport.remote.server.hypercorn_http2 import Http2
 from dragoman.transport.remote.server.limits import PREFACE, Stranger
@@ -67,6 +67,9 @@ class ProtocolSwitch(asyncio.Protocol):
                 ssl_handshake_timeout=listener.limits.header_timeout,
                 ssl_shutdown_timeout=CLOSE_TIMEOUT,
             )
+        except ssl.SSLCertVerificationError as error:
+            listener.report(f"a connection from {client_address(transport)} was refused: {error.verify_message}")
+            return
         except (OSError, ssl.SSLError):
             return  # no TLS, no common protocol, or too slow
         finally:
@@ -132,7 +135,7 @@ class ProtocolSwitch(asyncio.Protocol):
         task.add_done_callback(lambda _: listener.http2_sockets.discard(socket))
 
     def _new_socket_cache(self) -> tuple[dict[str, Any], Stranger]:
-        cache: dict[str, Any] = {}
+        cache: dict[str, Any] = {CERTIFICATE: self.transport.get_extra_info("peercert")}
         return cache, Stranger(self._listener.server_state.strangers, client_address(self.transport), cache)
 
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:

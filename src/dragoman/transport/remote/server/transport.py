@@ -10,7 +10,7 @@ from dragoman.transport.remote.headers import CLOSE_GONE, CLOSE_SLOW
 from dragoman.transport.remote.server.limits import ServerLimits
 
 # Why we close a socket (RFC 6455 section 7.4).
-NORMAL, GOING_AWAY, POLICY, INTERNAL, TRY_LATER = 1000, 1001, 1008, 1011, 1013
+NORMAL, GOING_AWAY, POLICY, INTERNAL, SERVICE_RESTART, TRY_LATER = 1000, 1001, 1008, 1011, 1012, 1013
 EXPIRED, TAKEN_OVER = 4401, 4409
 
 

@@ -15,6 +15,7 @@ from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
 
 from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER
+from dragoman.transport.remote.server.asgi import CERTIFICATE, SOCKET_KEY
 from dragoman.transport.remote.server.limits import (
     BURST_SECONDS,
     FREE_BYTES,
@@ -58,6 +59,7 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
         scope: Any = getattr(self, "scope", None)
         if scope is not None:
             scope["extensions"][DIRECT_EXTENSION] = {"socket": self}
+            scope[SOCKET_KEY] = {CERTIFICATE: self.transport.get_extra_info("peercert")}
 
     def connection_made(self, transport: Any) -> None:
         """Count the socket and set the usual write limits."""

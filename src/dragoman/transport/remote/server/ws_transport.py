@@ -14,7 +14,7 @@ from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, close_error, fram
 from dragoman.transport.burst_writer import BurstWriter
 from dragoman.transport.remote.resume import Acknowledgement, ResumeBuffer
 from dragoman.transport.remote.server.limits import ServerLimits
-from dragoman.transport.remote.server.transport import GOING_AWAY, NORMAL, TAKEN_OVER, ServerTransport
+from dragoman.transport.remote.server.transport import GOING_AWAY, NORMAL, SERVICE_RESTART, TAKEN_OVER, ServerTransport
 from dragoman.wire.frames import Frame
 
 
@@ -184,7 +184,7 @@ class WebSocketServerTransport(ServerTransport):
             return
         self._writer.error = error
         socket = self._socket
-        if socket is not None and code in (NORMAL, GOING_AWAY):
+        if socket is not None and code in (NORMAL, GOING_AWAY, SERVICE_RESTART):
             self._writer.flush()
             frames = self._resume_buffer.take()
             if frames:
