@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.policy.shell_commands import CommandPattern, behavior_variables, canonical_command, parse_command_line
+from dragoman.policy.shell_commands import (
+    CommandPattern,
+    behavior_variables,
+    canonical_command,
+    parse_command_line,
+    runs_from_here,
+)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +110,36 @@ def test_different_commands_have_different_canonical_forms(one: str, other: str)
     assert canonical_command(one) != canonical_command(other)
 
 
+@pytest.mark.parametrize("shell", ["bash", "sh", "/bin/sh", "/usr/bin/zsh", "/usr/local/bin/bash"])
+def test_a_shell_of_the_system_is_not_a_part_of_the_command(shell: str) -> None:
+    line = f"{shell} -c 'git status'"
+    assert parse_command_line(line).commands == (("git", "status"),)
+    assert canonical_command(line) == "git status"
+    assert not runs_from_here(line)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "./bash",
+        "tools/bash",
+        "./tools/sh",
+        "../zsh",
+        "/w/tools/bash",
+        "/bash",
+        "/usr/bin/../../w/bash",
+        "/usr/bin/x/sh",
+    ],
+)
+def test_a_program_elsewhere_that_is_named_like_a_shell_is_the_command(program: str) -> None:
+    line = f"{program} -c 'git status'"
+    assert parse_command_line(line).commands == ((program, "-c", "git status"),)
+    assert canonical_command(line) == line
+    assert canonical_command(f"bash -c {shlex.quote(line)}") == line
+    assert runs_from_here(line) is not program.startswith("/")
+    assert CommandPattern.parse(["git", "status"]).may_match((program, "-c", "git status"))
+
+
 @pytest.mark.parametrize(
     ("pattern", "words", "allowed"),
     [
@@ -155,13 +191,42 @@ def test_words_that_a_shell_expands_do_not_match_a_pattern_with_a_fixed_number_o
         "then rm x",
         "! rm x",
         "do A=1 rm x",
+        "strace -f rm x",
+        "flock /tmp/lock rm x",
+        "flock /tmp/lock -c 'rm x'",
+        "ionice -c 3 rm x",
+        "unshare -r rm x",
+        "taskset 1 rm x",
+        "chrt -i 0 rm x",
+        "parallel rm ::: x",
+        "parallel 'rm {}' ::: x",
+        "coproc rm x",
+        "su -c 'rm x'",
+        "su root --command='rm x'",
+        "sudo su --command=rm",
+        "script -c 'rm x' /dev/null",
+        "script '-crm x' /dev/null",
+        "trap 'rm x' EXIT",
+        "trap rm EXIT",
+        "ksh -c 'rm x'",
+        "ash -c rm",
+        "fish -c 'rm x'",
+        "fish --command='rm x'",
+        "/usr/bin/ksh -c rm",
+        "ssh host rm x",
+        "ssh -t host 'cd a && rm x'",
+        "ssh '-oProxyCommand=rm x' host",
+        "systemd-run --user rm x",
+        "nsenter -t 1 rm x",
+        "find . -name y -exec rm {} +",
+        "fd y -x rm",
     ],
 )
 def test_a_denied_command_is_found_inside_wrappers(words: str) -> None:
     assert CommandPattern.parse(["rm"]).may_match(tuple(shlex.split(words)))
 
 
-@pytest.mark.parametrize("words", ["echo rm", "grep rm x", "rmdir x", "A=rm"])
+@pytest.mark.parametrize("words", ["echo rm", "grep rm x", "rmdir x", "A=rm", "find . -name rm", "fd rm"])
 def test_similar_arguments_do_not_match(words: str) -> None:
     assert not CommandPattern.parse(["rm"]).may_match(tuple(words.split()))
 

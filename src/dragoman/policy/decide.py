@@ -99,11 +99,14 @@ def _own_files_decision(policy: Policy, question: Question) -> Decision | None:
     if question.operation not in WRITE_OPERATIONS:
         return None
     for path in (question.resource, question.requested_path):
-        if path and (
-            is_under(path, policy.protected) or not policy.protected_names.isdisjoint(names_below(path, question.roots))
-        ):
+        if path and (is_under(path, policy.protected) or _has_protected_name(policy, path, question.roots)):
             return Decision(DENY, DecisionSource.BOUNDARY, f"{path} belongs to Dragoman; agents can never write it")
     return None
+
+
+def _has_protected_name(policy: Policy, path: str, roots: tuple[str, ...]) -> bool:
+    names = policy.protected_names
+    return bool(names) and not names.isdisjoint(names_below(path, roots))
 
 
 def _mode_decision(policy: Policy, current: PolicyMode, question: Question) -> Decision:

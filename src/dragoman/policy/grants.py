@@ -149,7 +149,7 @@ def decide_by_grants(grants: Iterable[Grant], question: Question, now: float, ru
     """Return what the grants say to a question; a denial wins over an allowance."""
     found: Grant | None = None
     for grant in grants:
-        if grant.covers(question, now, run):
+        if grant.operation == question.operation and grant.covers(question, now, run):
             found = grant
             if grant.verdict == DENY.label:
                 break

@@ -17,7 +17,7 @@ class RiskyOptions(NamedTuple):
 
     long: tuple[str, ...] = ()  # also abbreviated, and with a value after "="
     letters: str = ""  # also among other letters
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # exactly these words
 
 
 RISKY_OPTIONS: dict[str, RiskyOptions] = {
@@ -60,16 +60,80 @@ RISKY_OPTIONS: dict[str, RiskyOptions] = {
 }
 
 
-def has_risky_option(program: str, words: tuple[str, ...], is_wild: bool) -> bool:
-    """Return whether one of these words is such an option, or may become one when a shell expands names (`is_wild`)."""
-    risky = RISKY_OPTIONS.get(program.rpartition("/")[2])
-    return risky is not None and any(_is_risky(risky, word, is_wild) for word in words)
+# Those of one subcommand of git, besides the ones above. What a subcommand always writes or runs is not listed.
+GIT_OPTIONS: dict[str, RiskyOptions] = {
+    "apply": RiskyOptions(("--unsafe-paths", "--build-fake-ancestor")),
+    "archive": RiskyOptions(("--add-file",), "o"),
+    "bisect": RiskyOptions(words=("run",)),
+    "bugreport": RiskyOptions(("--output-directory",), "o"),
+    "checkout-index": RiskyOptions(("--prefix",)),
+    # The configuration and the hooks of a template run programs.
+    "clone": RiskyOptions(("--config", "--template", "--separate-git-dir"), "cu"),
+    "daemon": RiskyOptions(("--access-hook", "--pid-file")),
+    "diagnose": RiskyOptions(("--output-directory",), "o"),
+    "difftool": RiskyOptions(("--extcmd",), "x"),
+    "fast-export": RiskyOptions(("--export-marks",)),
+    "fast-import": RiskyOptions(("--export-marks", "--export-pack-edges")),
+    "filter-branch": RiskyOptions(
+        (
+            "--setup",
+            "--env-filter",
+            "--tree-filter",
+            "--index-filter",
+            "--parent-filter",
+            "--msg-filter",
+            "--commit-filter",
+            "--tag-name-filter",
+        ),
+        "d",
+    ),
+    "format-patch": RiskyOptions(("--output-directory",), "o"),
+    "index-pack": RiskyOptions(letters="o"),
+    "init": RiskyOptions(("--template", "--separate-git-dir")),
+    "instaweb": RiskyOptions(("--httpd", "--browser", "--module-path"), "dbm"),
+    "interpret-trailers": RiskyOptions(("--in-place",)),
+    "mailsplit": RiskyOptions(letters="o"),
+    "read-tree": RiskyOptions(("--index-output",)),
+    "rebase": RiskyOptions(letters="x"),
+    "repack": RiskyOptions(("--expire-to", "--filter-to")),
+    "send-email": RiskyOptions(("--to-cmd", "--cc-cmd", "--header-cmd", "--sendmail-cmd", "--smtp-server")),
+    "submodule": RiskyOptions(words=("foreach",)),
+    "svn": RiskyOptions(("--authors-prog",)),
+}
+
+# Options of git before the subcommand that take the next word.
+_GIT_VALUES = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--attr-source"}
+)
+
+
+def has_risky_option(argv: tuple[str, ...], named: int, is_wild: bool) -> bool:
+    """Return whether one of the words after the first `named` is such an option, or may become one when a shell expands
+    names (`is_wild`).
+    """
+    name = argv[0].rpartition("/")[2]
+    tables = [RISKY_OPTIONS[name]] if name in RISKY_OPTIONS else []
+    if name == "git" and (subcommand := _git_subcommand(argv)) in GIT_OPTIONS:
+        tables.append(GIT_OPTIONS[subcommand])
+    return any(_is_risky(risky, word, is_wild) for risky in tables for word in argv[named:])
+
+
+def _git_subcommand(argv: tuple[str, ...]) -> str:
+    words = iter(argv[1:])
+    for word in words:
+        if word in _GIT_VALUES:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
 
 
 def _is_risky(risky: RiskyOptions, word: str, is_wild: bool) -> bool:
-    if is_wild and _EXPANDED.search(word) and word[0] in "*?[-":
+    if is_wild and _EXPANDED.search(word) and (word[0] in "*?[-" or any(word[0] == each[0] for each in risky.words)):
+        return True
+    if word in risky.words:
         return True
     if word.startswith("--"):
         name = word.partition("=")[0]
         return len(name) > 2 and any(option.startswith(name) for option in risky.long)
-    return word.startswith("-") and (word in risky.words or any(letter in risky.letters for letter in word[1:]))
+    return word.startswith("-") and any(letter in risky.letters for letter in word[1:])

@@ -163,9 +163,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
                 return Match.NO
         elif question.operation != Operation.TERMINAL_EXECUTE:
             return Match.NO
-        if not question.resource:
-            return Match.MAYBE
-        return _match_command_line(self.commands, self.verdict, question.resource)
+        # Allow by what runs; deny and ask also by the shell around it, which the agent named.
+        line = question.resource if self.verdict is ALLOW else question.requested_line or question.resource
+        return _match_command_line(self.commands, self.verdict, line) if line else Match.MAYBE
 
     def _match_url(self, question: Question) -> Match:
         if question.operation != Operation.MCP_START:
@@ -199,7 +199,9 @@ def _match_command_line(patterns: tuple[CommandPattern, ...], verdict: Verdict, 
             any(pattern.matches(argv, is_wild=line.is_wild) for pattern in patterns) for argv in line.commands
         )
         return Match.YES if is_match else Match.NO
-    if any(pattern.may_match(argv) for pattern in patterns for argv in line.commands):
+    if any(pattern.may_match(argv) for pattern in patterns for argv in line.commands) or any(
+        pattern.may_match_words(shell) for pattern in patterns for shell in line.shells
+    ):
         return Match.YES
     if line.is_hidden or (
         line.is_variable
@@ -231,6 +233,11 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _all_rules(self) -> tuple[tuple[int, Rule], ...]:
         return tuple(enumerate(self.rules, 1))
+
+    @cached_property
+    def _reasons(self) -> dict[tuple[int, Match], str]:
+        """The text of each rule, made once for each way in which it matched."""
+        return {}
 
     @cached_property
     def _rules_by_operation(self) -> dict[str, tuple[tuple[int, Rule], ...]]:
@@ -272,8 +279,12 @@ class RuleFile(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         ]
 
     def _reason(self, rule: Rule, number: int, found: Match) -> str:
-        reason = f": {rule.reason}" if rule.reason else ""
-        return f"rule {number} of {self.name}, line {rule.line}{_DOUBTS[found]}{reason}"
+        known = self._reasons.get((number, found))
+        if known is None:
+            reason = f": {rule.reason}" if rule.reason else ""
+            known = f"rule {number} of {self.name}, line {rule.line}{_DOUBTS[found]}{reason}"
+            self._reasons[number, found] = known
+        return known
 
 
 def decide_by_rules(files: Iterable[RuleFile], question: Question) -> Decision | None:

@@ -17,8 +17,15 @@ from dragoman.policy.risky_options import has_risky_option
 
 Argv = tuple[str, ...]
 
-# Shells that only read the line they are given.
-_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
+# Shells that only read the line they are given, as it is split here.
+_PLAIN_SHELLS = frozenset({"sh", "bash", "zsh", "dash"})
+# Where they are. A program of the same name in any other folder, such as ./tools/bash, can be anything.
+_SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/run/current-system/sw/bin"})
+# All shells; rules that deny or ask look into their lines.
+_SHELLS = _PLAIN_SHELLS | {
+    "ash", "csh", "elvish", "fish", "hush", "ksh", "ksh93", "lksh", "mksh", "nu", "oksh", "pdksh", "posh", "pwsh",
+    "rbash", "rksh", "rzsh", "tcsh", "xonsh", "yash",
+}  # fmt: skip
 _SHELL_FLAGS = frozenset({"-c", "-lc"})
 # No legitimate command nests more shells than this.
 _MAX_DEPTH = 4
@@ -47,13 +54,27 @@ _NAMES_EXPAND = re.compile(r"[*?\[]")
 # Programs that run a command given in their arguments; deny and ask rules look there.
 _WRAPPERS = frozenset(
     {
-        "builtin", "busybox", "chroot", "command", "doas", "env", "eval", "exec", "nice", "nohup", "setsid", "stdbuf",
-        "sudo", "time", "timeout", "watch", "xargs",
+        "arch", "builtin", "busybox", "bwrap", "caffeinate", "capsh", "catchsegv", "choom", "chpst", "chroot",
+        "chrt", "command", "coproc", "cpulimit", "daemonize", "dbus-launch", "dbus-run-session", "doas",
+        "dtruss", "dumb-init", "entr", "env", "eval", "exec", "fakechroot", "fakeroot", "firejail", "flock",
+        "gosu", "gtime", "hyperfine", "ionice", "linux32", "linux64", "ltrace", "mosh", "nice", "nocache",
+        "nocorrect", "noglob", "nohup", "nsenter", "numactl", "parallel", "perf", "pkexec", "prlimit",
+        "proot", "proxychains", "proxychains4", "rlwrap", "rsh", "run0", "runuser", "script", "setarch",
+        "setpriv", "setsid", "setuidgid", "softlimit", "ssh", "ssh-agent", "start-stop-daemon", "stdbuf",
+        "strace", "su", "su-exec", "sudo", "systemd-inhibit", "systemd-run", "taskset", "time", "timeout",
+        "tini", "torify", "torsocks", "toybox", "trap", "truss", "tsocks", "unbuffer", "unshare", "valgrind",
+        "watch", "xargs", "xvfb-run",
     }
 )  # fmt: skip
+# Programs that do so only after one of these options.
+_RUN_OPTIONS = {
+    "fd": frozenset({"-x", "-X", "--exec", "--exec-batch"}),
+    "find": frozenset({"-exec", "-execdir", "-ok", "-okdir"}),
+}
 
 # They read commands, or the arguments of one, from their input.
-_READS_COMMANDS = _SHELLS | {"xargs"}
+_READS_ARGUMENTS = frozenset({"xargs", "parallel"})
+_READS_COMMANDS = _SHELLS | _READS_ARGUMENTS
 
 # Variables that agents set to turn off paging and color, each with its harmless values. A pager's value is a command;
 # any variable that is not listed can change what a command does.
@@ -90,6 +111,7 @@ class CommandLine(NamedTuple):
     is_wild: bool = False  # a shell would expand names in it, so its arguments are not yet known
     is_hidden: bool = False  # it may run commands that are not listed
     is_variable: bool = False  # what it runs may depend on variables, input, or the names in its folder
+    shells: tuple[Argv, ...] = ()  # each `sh -c LINE` whose commands are listed in its place
 
 
 class _Opaque(Exception):
@@ -146,24 +168,32 @@ def _parse_nested(line: str, depth: int) -> CommandLine:
 def _unnest(commands: list[Argv], is_wild: bool, depth: int) -> CommandLine:
     """Return the commands with the lines of `sh -c LINE` in place."""
     found: list[Argv] = []
+    shells: list[Argv] = []
     is_opaque = not commands
     is_hidden = False
     for words in commands:
         if not _is_shell(words):
             is_opaque = is_opaque or words[0] in _KEYWORDS
             found.append(words)
-        elif depth >= _MAX_DEPTH:
+            continue
+        shells.append(words)
+        if depth >= _MAX_DEPTH:
             is_opaque = is_hidden = True
         else:
             inner = _parse_nested(words[2], depth + 1)
             found += inner.commands
+            shells += inner.shells
             is_opaque, is_wild = is_opaque or inner.is_opaque, is_wild or inner.is_wild
             is_hidden = is_hidden or inner.is_hidden
-    return CommandLine(tuple(found), is_opaque, is_wild, is_hidden)
+    return CommandLine(tuple(found), is_opaque, is_wild, is_hidden, shells=tuple(shells))
 
 
 def _is_shell(argv: Argv) -> bool:
-    return len(argv) >= 3 and argv[0].rpartition("/")[2] in _SHELLS and argv[1] in _SHELL_FLAGS
+    """Whether this is `sh -c LINE`. Further options may follow -c: the line is then not the next word."""
+    if len(argv) < 3 or argv[1] not in _SHELL_FLAGS or argv[2].startswith(("-", "+")):
+        return False
+    folder, slash, name = argv[0].rpartition("/")
+    return name in _PLAIN_SHELLS and (not slash or folder in _SYSTEM_FOLDERS)
 
 
 def _parse_opaque(line: str, depth: int) -> CommandLine:
@@ -178,7 +208,7 @@ def _parse_opaque(line: str, depth: int) -> CommandLine:
     except _Opaque:
         return CommandLine(tuple(visible), is_opaque=True, is_hidden=True)
     inner = _unnest(commands, is_wild, depth)
-    return CommandLine((*commands, *inner.commands, *visible), True, inner.is_wild, inner.is_hidden)
+    return inner._replace(commands=(*commands, *inner.commands, *visible), is_opaque=True)
 
 
 def _tokenize(line: str) -> tuple[list[Argv], bool]:
@@ -268,7 +298,7 @@ class CommandPattern:
         if not self._fits(argv[0] if argv else "", argv, 0, is_wild):
             return False
         named = len(self._words) - (not self._is_prefix and self._is_open)
-        return len(argv) <= named or not has_risky_option(argv[0], argv[named:], is_wild)
+        return len(argv) <= named or not has_risky_option(argv, named, is_wild)
 
     def _fits(self, program: str, words: Argv, start: int, is_wild: bool = False) -> bool:
         """Return whether the words from `start` on match, with `program` as the first. Nothing is copied."""
@@ -287,14 +317,20 @@ class CommandPattern:
         """Return whether a command matches, also after assignments and keywords, inside wrappers and shells, and by a
         program's full path.
         """
+        if self.may_match_words(argv):
+            return True
         program = _find_program(argv)
-        for start in program.starts(argv):
-            word = argv[start]
-            if self._fits(word, argv, start) or ("/" in word and self._fits(word.rpartition("/")[2], argv, start)):
-                return True
         return any(
             self.may_match(inner, depth + 1) for line in _inner_lines(argv, program, depth) for inner in line.commands
         )
+
+    def may_match_words(self, argv: Argv) -> bool:
+        """Return whether a command matches by its own words, whatever lines are among its arguments."""
+        for start in _find_program(argv).starts(argv):
+            word = argv[start]
+            if self._fits(word, argv, start) or ("/" in word and self._fits(word.rpartition("/")[2], argv, start)):
+                return True
+        return False
 
     def could_match(self, argv: Argv, is_wild: bool, depth: int = 0) -> bool:
         """Return whether a command could match, depending on its variables, its input or the names in its folder."""
@@ -304,7 +340,7 @@ class CommandPattern:
             return True  # it reads commands from its input
         if is_wild and _NAMES_EXPAND.search(program.name):
             return True  # it can become the name of a program that runs another one
-        words = (*argv, _UNKNOWN) if program.name == "xargs" else argv
+        words = (*argv, _UNKNOWN) if program.name in _READS_ARGUMENTS else argv
         if any(self._could_fit(words, start, is_wild) for start in program.starts(words)):
             return True
         if is_shell and any(_UNKNOWN in word for word in argv[program.position :]):
@@ -348,12 +384,27 @@ def _find_program(argv: Argv) -> _Program:
     for position, word in enumerate(argv):
         if word not in _KEYWORDS and not _ASSIGNMENT.match(word):
             name = word.rpartition("/")[2]
-            return _Program(position, name, name in _WRAPPERS)
+            is_wrapper = name in _WRAPPERS or (name in _RUN_OPTIONS and not _RUN_OPTIONS[name].isdisjoint(argv))
+            return _Program(position, name, is_wrapper)
     return _Program(len(argv), "", is_wrapper=False)
 
 
 def _inner_lines(argv: Argv, program: _Program, depth: int) -> list[CommandLine]:
-    """Return the whole lines that are arguments of a command: bash -ec "...", env -S "...", eval "..."."""
-    if depth >= _MAX_DEPTH or not (program.is_wrapper or program.name in _SHELLS):
+    """Return the whole lines that are arguments of a command: bash -ec "...", env -S "...", su --command="...".
+
+    The line of a shell may be one word; behind a wrapper any word counts as a program already.
+    """
+    is_shell = program.name in _SHELLS
+    if depth >= _MAX_DEPTH or not (program.is_wrapper or is_shell):
         return []
-    return [parse_command_line(word) for word in argv[program.position + 1 :] if _BLANK.search(word)]
+    words = argv[program.position + 1 :]
+    lines = [word for word in words if _BLANK.search(word) or (is_shell and not word.startswith("-"))]
+    return list(map(parse_command_line, [*lines, *(value for word in words for value in _option_values(word))]))
+
+
+def _option_values(word: str) -> list[str]:
+    """Return what can be a line in the word of an option: --command=LINE, -cLINE, -oProxyCommand=LINE."""
+    value = word.partition("=")[2]
+    if word.startswith("--"):
+        return [value] if value else []
+    return [each for each in (word[2:], value) if _BLANK.search(each)] if word.startswith("-") else []

@@ -70,7 +70,9 @@ def _question(
 ) -> Question:
     name = resource if isinstance(resource, str) else ""
     if operation == Operation.TERMINAL_EXECUTE:
-        return Question(operation=operation, resource=canonical_command(name), cwd=_folder(call, resolve), **about)
+        line = canonical_command(name)
+        given = name if name != line else ""
+        return Question(operation=operation, resource=line, requested_line=given, cwd=_folder(call, resolve), **about)
     if operation not in FILE_OPERATIONS or not name:
         tool = about["tool"] or (name if operation == Operation.MCP_TOOL else "")
         return Question(operation=operation, resource=name, **{**about, "tool": tool})
