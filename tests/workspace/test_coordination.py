@@ -431,3 +431,20 @@ async def test_a_write_waits_for_a_command_that_has_the_file_open(tmp_path: Path
         await plan.read(file)
         await plan.write(file, "one\nlate\ntwo\n")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.txt", "go", "ready"]
+
+
+async def test_a_write_while_a_command_runs_does_not_reach_other_names_of_the_file(
+    tmp_path: Path, coordinator: FileCoordinator
+) -> None:
+    tree, outside = tmp_path / "tree", tmp_path / "outside"
+    tree.mkdir()
+    outside.write_text("one\n")
+    os.link(outside, tree / "a.txt")
+    async with agents_on(tree, "plan", "code", coordinator=coordinator) as (plan, code):
+        await code.execute("true", tree)
+        for member in coordinator.members_at(str(tree)):
+            member.start_command("a server that runs on")
+        await plan.read(tree / "a.txt")
+        await plan.write(tree / "a.txt", "two\n")
+        assert (tree / "a.txt").read_text() == "two\n"
+    assert outside.read_text() == "one\n"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.workspace import files as files_module
 from dragoman.workspace.files import Files, LineRange, WriteResult
 from dragoman.workspace.paths import PathTarget
 
@@ -70,6 +73,54 @@ def test_lines_are_counted_from_one_and_selected_without_the_last_newline(
     (inside / "f").write_bytes(content.encode())
     assert files.read_lines(str(inside / "f"), line, limit) == page
     assert files.read_text(str(inside / "f"), line, limit) == page.text
+    assert files.read_lines_at_once(str(inside / "f"), line, limit) in (page, None)  # None: the system cannot tell
+
+
+def test_what_is_not_in_memory_is_left_to_a_thread(files: Files, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(inside / "f")
+    (inside / "f").write_text(THREE)
+
+    def would_block(*_: object) -> int:
+        raise BlockingIOError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "preadv", would_block)
+        assert files.read_lines_at_once(path) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "preadv", lambda *_: 3)  # a part of it
+        assert files.read_lines_at_once(path) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(files_module, "_NOWAIT", None)  # another system
+        assert files.read_lines_at_once(path) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(files_module, "MAX_AT_ONCE", len(THREE) - 1)
+        assert files.read_lines_at_once(path) is None
+    assert files.read_lines(path).text == THREE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file leases are Linux's")
+def test_a_file_that_is_being_written_is_not_waited_for_at_once(files: Files, inside: Path) -> None:
+    import fcntl
+
+    path = inside / "f"
+    path.write_text(THREE)
+    with path.open("r+") as writer:
+        fcntl.fcntl(writer, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(writer, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        assert files.read_lines_at_once(str(path)) is None
+        fcntl.fcntl(writer, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    assert files.read_lines_at_once(str(path)) in (LineRange(THREE, 3, False), None)
+
+
+def test_a_read_at_once_is_refused_for_the_same_reasons(files: Files, inside: Path) -> None:
+    (inside / "link").symlink_to(inside.parent / "outside" / "file")
+    os.mkfifo(inside / "pipe")
+    (inside / "large").write_bytes(b"x" * 100)
+    small = Files([str(inside)], max_bytes=99)
+    for each, name in [(files, "link"), (files, "pipe"), (files, "missing"), (files, "."), (small, "large")]:
+        path = str(inside / name)
+        error = refusal(partial(each.read_lines, path))
+        assert str(refusal(partial(each.read_lines_at_once, path))) == str(error)
 
 
 @pytest.mark.parametrize(("line", "limit"), [(-1, None), (None, -1)])

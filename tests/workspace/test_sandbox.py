@@ -418,6 +418,25 @@ def test_folders_of_dead_processes_are_removed_and_those_in_use_stay(
         os.close(fd)
 
 
+def test_a_folder_that_another_process_took_for_a_stale_one_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def remove_the_first(*arguments: Any, **options: Any) -> str:
+        made.append(make(*arguments, **options))
+        if len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    make = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", remove_the_first)
+    support = SandboxSupport(landlock.TCP_MIN_ABI, lambda _: (None, ""), "x86_64")
+    active = ActiveSandbox(Sandbox(), [os.path.realpath(tmp_path)], support)
+    assert active.folder == os.path.realpath(made[1])
+    active.close()
+
+
 def test_the_private_folder_is_removed_even_without_permissions(tmp_path: Path, mechanism: str) -> None:
     line = "mkdir -p ~/a/b && touch ~/a/b/c && chmod 000 ~/a/b ~/a && echo $HOME"
     text, code = output_of(tmp_path, sandbox(mechanism), line)

@@ -141,6 +141,9 @@ def _lease_file(target: PathTarget) -> int | None:
         while True:
             try:
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+                if os.fstat(fd).st_nlink != 1:  # its other names keep the old content
+                    os.close(fd)
+                    return None
                 return fd
             except OSError as error:
                 if error.errno != errno.EAGAIN or time.monotonic() > deadline:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.workspace.atomic_write import WriteResult, check_regular, write_file
-from dragoman.workspace.paths import PathTarget, Roots, find_target, resolve_inside, translate_os_errors, with_target
+from dragoman.workspace.paths import (
+    PathTarget,
+    Roots,
+    WouldWait,
+    find_target,
+    resolve_inside,
+    translate_os_errors,
+    with_target,
+)
 from dragoman.workspace.text import LineRange, decode, encode, select_lines
 
 if TYPE_CHECKING:
@@ -33,6 +41,12 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_RANGE_BYTES = 32 * 1024 * 1024
 
 _READ_SIZE = 1024 * 1024
+
+# The largest file that is read at once, without a thread: so much is copied and decoded in a tenth of a millisecond.
+MAX_AT_ONCE = 256 * 1024
+
+# Makes a read fail that would wait for the disk (Linux).
+_NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
 # Non-blocking: opening a FIFO must not wait for a writer.
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK
@@ -120,9 +134,25 @@ class Files:
         self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8"
     ) -> LineRange:
         """Read like read_text, and return how many lines there are."""
+        return self._select_lines(path, line, limit, encoding, waits=True)
+
+    def read_lines_at_once(
+        self, path: str, line: int | None = None, limit: int | None = None, encoding: str = "utf-8"
+    ) -> LineRange | None:
+        """Read like read_lines if the system has a small file in memory; None if a thread has to do it.
+
+        An agent reads mostly what was just read or written, and a thread takes longer than such a read.
+        """
+        try:
+            return None if _NOWAIT is None else self._select_lines(path, line, limit, encoding, waits=False)
+        except WouldWait:
+            return None
+
+    def _select_lines(self, path: str, line: int | None, limit: int | None, encoding: str, *, waits: bool) -> LineRange:
         for name, value in (("line", line), ("limit", limit)):
             _check_count(name, value)
-        return select_lines(decode(self._with_open_file(path, self._read_text_bytes), path, encoding), line, limit)
+        read = partial(self._read_text_bytes, waits=waits)
+        return select_lines(decode(self._with_open_file(path, read, waits=waits), path, encoding), line, limit)
 
     def read_bytes(self, path: str, offset: int | None = None, length: int | None = None) -> ByteRange:
         """Return the bytes from `offset` on, at most `length` and never more than fit a message."""
@@ -218,10 +248,10 @@ class Files:
 
     # --- path lookup ------------------------------------------------------------------------------------------
 
-    def _with_open_file(self, path: str, read: Callable[[PathTarget, int], T]) -> T:
+    def _with_open_file(self, path: str, read: Callable[[PathTarget, int], T], *, waits: bool = True) -> T:
         def use(target: PathTarget) -> T:
             check_regular(target, target.stat())
-            fd = target.open(_READ_FLAGS)
+            fd = target.open(_READ_FLAGS, waits=waits)
             try:
                 check_regular(target, os.fstat(fd))
                 return read(target, fd)
@@ -230,8 +260,8 @@ class Files:
 
         return with_target(self._roots, path, use, base=self._base)
 
-    def _read_text_bytes(self, target: PathTarget, fd: int) -> bytes:
-        data = self._read_all(target, fd)
+    def _read_text_bytes(self, target: PathTarget, fd: int, *, waits: bool) -> bytes:
+        data = self._read_all(target, fd) if waits else self._read_at_once(target, fd)
         if self._tracker is not None:
             self._tracker.note_read(target.path, data)
         return data
@@ -243,6 +273,22 @@ class Files:
             data += chunk
             self._check_size(target.requested, len(data))  # again: the file may grow while it is read
         return bytes(data)
+
+    def _read_at_once(self, target: PathTarget, fd: int) -> bytes:
+        """Return the whole content, or raise WouldWait."""
+        assert _NOWAIT is not None
+        size = os.fstat(fd).st_size
+        self._check_size(target.requested, size)
+        if size > MAX_AT_ONCE:
+            raise WouldWait
+        data = bytearray(size + 1)  # one more, to see whether the file grew
+        try:
+            count = os.preadv(fd, [data], 0, _NOWAIT)
+        except OSError:  # not in memory, or not a file system that can tell
+            raise WouldWait from None
+        if count != size:  # a part is in memory, or the file is being written
+            raise WouldWait
+        return bytes(data[:size])
 
     def _check_size(self, path: str, size: int) -> None:
         if size > self._max_bytes:

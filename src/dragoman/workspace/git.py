@@ -20,6 +20,10 @@ _IDENTITY = {
 }
 
 
+# The mode of an entry of a tree that is another repository.
+_REPOSITORY_MODE = "160000"
+
+
 class GitFailed(ProtocolError):
     """A git command failed; the message has what git said."""
 
@@ -67,22 +71,47 @@ async def run_git(
     return process.returncode or 0, output, said
 
 
-async def snapshot(folder: str, parent: str, message: str) -> str:
-    """Return a commit of everything in a working tree that is not ignored. Changes neither index nor branch."""
+async def snapshot(folder: str, parent: str, message: str, env: Mapping[str, str] | None = None) -> str:
+    """Return a commit of everything in a working tree that is not ignored. Changes neither index nor branch.
+
+    `env` names the repository where `.git` of the folder is not to be trusted.
+    """
+    known = dict(env or {})
     with tempfile.TemporaryDirectory(prefix="dragoman-index-") as place:
-        env = {"GIT_INDEX_FILE": os.path.join(place, "index")}
-        index = os.path.join(folder, (await git(folder, "rev-parse", "--git-path", "index")).decode().strip())
+        env = {**known, "GIT_INDEX_FILE": os.path.join(place, "index")}
+        own_index = (await git(folder, "rev-parse", "--git-path", "index", env=known)).decode().strip()
+        index = os.path.join(folder, own_index)
         if os.path.exists(index):
             # It knows which files did not change. Its own time says which of them git has to look at again.
             shutil.copy2(index, env["GIT_INDEX_FILE"])
         else:
             await git(folder, "read-tree", parent, env=env)
+        await forget_repositories(folder, env)
         await git(folder, "add", "--all", "--", ".", env=env)
         tree = (await git(folder, "write-tree", env=env)).decode().strip()
-    same = (await git(folder, "rev-parse", f"{parent}^{{tree}}")).decode().strip()
+    same = (await git(folder, "rev-parse", f"{parent}^{{tree}}", env=known)).decode().strip()
     if tree == same:
         return parent
-    return (await git(folder, "commit-tree", tree, "-p", parent, "-m", message)).decode().strip()
+    return (await git(folder, "commit-tree", tree, "-p", parent, "-m", message, env=known)).decode().strip()
+
+
+async def list_repositories(folder: str, env: Mapping[str, str]) -> list[str]:
+    """Return the entries of an index that are other repositories."""
+    staged = (await git(folder, "ls-files", "-z", "--stage", env=env)).decode("utf-8", "surrogateescape").split("\0")
+    return [line.partition("\t")[2] for line in staged if line.startswith(_REPOSITORY_MODE)]
+
+
+async def forget_repositories(folder: str, env: Mapping[str, str]) -> None:
+    """Remove the repositories that are in the folder from an index, before `git add` adds them again.
+
+    Of a repository that is in the index, `git add` asks `git status` in it, which runs the programs that the
+    configuration of that repository names. One that is not in the index is only read.
+    """
+    found = await list_repositories(folder, env)
+    names = [name for name in found if os.path.lexists(os.path.join(folder, name, ".git"))]
+    if names:
+        text = "".join(f"{name}\0" for name in names).encode("utf-8", "surrogateescape")
+        await git(folder, "update-index", "-z", "--force-remove", "--stdin", env=env, stdin=text)
 
 
 def last_lines(said: bytes) -> str:

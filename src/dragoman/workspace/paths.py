@@ -51,6 +51,10 @@ _OS_ERRORS: dict[int, tuple[str, str]] = {
 }
 
 
+class WouldWait(Exception):
+    """What was asked for cannot be done without waiting for a disk or for another writer."""
+
+
 class Roots:
     """The root folders of a workspace; links in their own paths are resolved once, by `resolve`.
 
@@ -144,18 +148,22 @@ class PathTarget:
         directory, self.directory = self.directory, -1
         return PathTarget(directory, self.name, self.path, self.requested)
 
-    def open(self, flags: int, mode: int = 0o666) -> int:
+    def open(self, flags: int, mode: int = 0o666, *, waits: bool = True) -> int:
         """Open the name, never a link; raises OSError."""
-        return self.open_name(self.name, flags | os.O_NOCTTY, mode)
+        return self.open_name(self.name, flags | os.O_NOCTTY, mode, waits=waits)
 
-    def open_name(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """Open any name in the folder, never a link. A file that another session is writing is waited for."""
+    def open_name(self, name: str, flags: int, mode: int = 0o666, *, waits: bool = True) -> int:
+        """Open any name in the folder, never a link. Wait for a file that another session is writing, or raise
+        WouldWait.
+        """
         quiet = os.O_NOFOLLOW | os.O_CLOEXEC
         deadline = 0.0
         while True:
             try:
                 return os.open(name, flags | quiet, mode, dir_fd=self.directory)
             except BlockingIOError:  # leased: see atomic_write
+                if not waits:
+                    raise WouldWait from None
                 deadline = deadline or time.monotonic() + OPEN_TIMEOUT
                 if time.monotonic() > deadline:
                     raise
