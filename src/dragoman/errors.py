@@ -20,6 +20,7 @@ Each dialect maps kinds to error codes; all other code uses kinds.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -119,13 +120,38 @@ class TransportClosed(ConnectionFailed):
     """The peer closed the connection, or the transport was closed."""
 
 
+# What to try with a program that does not speak ACP.
+ACP_OPTION_HINT = "many agents speak ACP only with an option or a subcommand, such as --acp"
+
+# Characters of a line that an error quotes.
+MAX_QUOTE = 80
+
+# Programs whose author may have forgotten agent.run(), in the words of a message of AgentExited.
+_PYTHON_PEER = re.compile(r"agent (?:python|pypy|uv)[\w.]* |agent \S+\.py ")
+
+
 class AgentExited(TransportClosed):
-    """The agent process ended; `status` says how, `stderr` holds its last lines."""
+    """The agent process ended; `status` says how, `stderr` holds its last lines.
+
+    `stdout` is the beginning of what it wrote that is no message, if it never answered initialize.
+    """
 
     def __init__(self, message: str, *, status: int | None = None, stderr: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.stderr = stderr
+        self.stdout = ""
+
+    @property
+    def advice(self) -> str:
+        """What to add about a program that ended without an explanation, and what to try; empty if it gave one."""
+        if self.stderr.strip() or (self.status != 0 and not self.stdout):
+            return ""
+        if self.stdout:
+            return f'; it wrote what is not ACP: "{self.stdout[:MAX_QUOTE]}"; {ACP_OPTION_HINT}'
+        if _PYTHON_PEER.match(str(self)):
+            return " without any output; does the program end with agent.run()?"
+        return f" without any message; {ACP_OPTION_HINT}"
 
 
 class StartFailed(ConnectionFailed):

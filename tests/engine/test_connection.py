@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -44,6 +44,10 @@ async def _break_later(_: Any) -> Any:
     raise ZeroDivisionError("oops")
 
 
+def _place(function: Callable[..., Any], line: int) -> str:
+    return f"test_connection.py:{function.__code__.co_firstlineno + line}"
+
+
 async def _cancel_itself(_: Any) -> Any:
     raise asyncio.CancelledError
 
@@ -57,8 +61,8 @@ async def _cancel_itself(_: Any) -> Any:
         (lambda _: None, {"result": {}}),
         (_refuse, {"error": {"code": -32002, "message": "no such thing"}}),
         (_refuse_later, {"error": {"code": -32002, "message": "no such thing"}}),
-        (_break, {"error": {"code": -32603, "message": "ZeroDivisionError: oops"}}),
-        (_break_later, {"error": {"code": -32603, "message": "ZeroDivisionError: oops"}}),
+        (_break, {"error": {"code": -32603, "message": f"ZeroDivisionError: oops ({_place(_break, 1)})"}}),
+        (_break_later, {"error": {"code": -32603, "message": f"ZeroDivisionError: oops ({_place(_break_later, 2)})"}}),
         (_cancel_itself, {"error": {"code": -32800, "message": "cancelled"}}),
         (lambda _: object(), {"error": {"code": -32603}}),
         (lambda _: {1j: 2}, {"error": {"code": -32603}}),
@@ -199,7 +203,8 @@ async def test_an_error_in_a_dialect_loses_one_message() -> None:
     broken = msgspec.structs.replace(load_dialect("crow"), lift_call=lift, lift_result=lambda *_: 1 / 0)
     async with talking(dialect=broken) as talk:
         talk.peer.send(call(1, "_fault", {}))
-        await talk.peer.expect(id=1, error={"code": -32603, "message": "RuntimeError: a fault of ours"})
+        message = f"RuntimeError: a fault of ours ({_place(lift, 2)})"
+        await talk.peer.expect(id=1, error={"code": -32603, "message": message})
         talk.peer.send(note("_fault", {}))
         asking = asyncio.create_task(talk.connection.request("_ask", {}))
         asked = await talk.peer.expect(method="_ask")

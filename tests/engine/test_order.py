@@ -122,6 +122,41 @@ async def test_late_updates_are_delivered_as_late() -> None:
         assert [update.content.text for update in session.updates_outside_turns] == ["late"]
 
 
+async def test_a_late_notice_of_an_earlier_turn_takes_nothing_from_our_own() -> None:
+    """A client that joins a session of a host is told which turn runs. Over HTTP that may come by another stream, after
+    the beginning of the client's own turn.
+    """
+
+    def turn_notice(state: str, turn: str) -> Action:
+        return send_notification("_dragoman/turn", sessionId="s1", state=state, turn=turn)
+
+    def chunk(text: str) -> Action:
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+        return send_notification("session/update", sessionId="s1", update=update)
+
+    scenario = [
+        expect_request("initialize"),
+        send_result(protocolVersion=1),
+        expect_request("session/new"),
+        send_result(sessionId="s1"),
+        expect_request("session/prompt"),
+        *(turn_notice("running", "theirs"), chunk("of theirs"), turn_notice("ended", "theirs")),
+        *(turn_notice("started", "ours"), turn_notice("yours", "ours"), chunk("one")),
+        *(turn_notice("running", "theirs"), chunk("two"), turn_notice("ended", "ours")),
+        send_result(stopReason="end_turn"),
+        expect_request("session/prompt"),
+        *(turn_notice("running", "theirs"), chunk("of theirs"), turn_notice("ended", "theirs")),
+        *(turn_notice("started", "ours again"), turn_notice("yours", "ours again"), chunk("three")),
+        send_result(stopReason="end_turn"),
+    ]
+
+    async with fake_agent(scenario) as host, connect(host.transport) as agent:
+        session = await agent.open_session("/")
+        for expected in (["one", "two"], ["three"]):
+            async with session.prompt("go") as turn:
+                assert [update.content.text async for update in turn] == expected  # type: ignore[union-attr]
+
+
 async def test_a_slow_reader_slows_the_agent_and_loses_nothing() -> None:
     async with connect_in_memory(talker(60_000), limit=256 * 1024) as agent:
         session = await agent.open_session("/")

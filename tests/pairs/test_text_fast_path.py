@@ -20,7 +20,7 @@ from dragoman.dialect.dialects import DIALECT_NAMES, load_dialect
 from dragoman.dialect.text_chunk import parse_chunk
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Incoming
-from dragoman.roles.agent.agent import emulator_settings as ledger_settings
+from dragoman.roles.emulator_settings import emulator_settings as ledger_settings
 from dragoman.roles.proxy.relay import Relay
 from dragoman.schema.content import TextContent
 from dragoman.schema.side import Side

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from tests.source_facts import parse
+
 HERE = Path(__file__).parent
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol" / "peers.md"
@@ -32,7 +34,7 @@ def cited() -> set[str]:
     """The headings that docstrings of tests in this folder cite."""
     found: set[str] = set()
     for path in HERE.glob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 found.update(re.findall(r"peers\.md#([\w-]+)", ast.get_docstring(node) or ""))
     return found

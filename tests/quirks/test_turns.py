@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Agent, ProtocolError
+from dragoman import Agent, Kind, ProtocolError
 from dragoman.schema.update import AvailableCommandsUpdate, UserMessageChunk
 from dragoman.testing import ScriptedPeer
 from tests.quirks.scripted import (
@@ -188,8 +188,9 @@ async def test_our_client_runs_one_turn_at_a_time() -> None:
         peer.send(result(asked, {"stopReason": "end_turn"}))
 
     async with in_session(part) as session, session.prompt("one"):
-        with pytest.raises(RuntimeError, match="a turn is already running"):
+        with pytest.raises(ProtocolError, match="a turn is already running") as refused:
             await session.ask("two")
+    assert refused.value.kind == Kind.INVALID_STATE
 
 
 @pytest.mark.parametrize(

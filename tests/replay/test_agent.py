@@ -88,7 +88,7 @@ class Replay:
         self._questions: dict[Any, asyncio.Task[Any]] = {}
         self._ids: dict[Any, Any] = {}
         self._called_off: set[Any] = set()
-        agent.prompt(self.answer)
+        agent.prompt_handler = self.answer  # a recording may have several connections
         agent.on_session_opened(self.on_opened)
 
     # --- the author's part ------------------------------------------------------------------------------------

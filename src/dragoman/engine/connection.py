@@ -26,7 +26,7 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming, answer_not
 from dragoman.engine.requests import RunningRequests
 from dragoman.engine.sender import Sender, closed_error, handler_sender
 from dragoman.engine.text_run import TextRun, is_bare_text, text_run_at, update_of
-from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed
+from dragoman.errors import AgentExited, ConnectionFailed, Kind, Overloaded, ProtocolError, TransportClosed
 from dragoman.schema.side import Side
 from dragoman.schema.update import UpdateParams
 from dragoman.transport.base import Transport, close_error
@@ -131,9 +131,9 @@ class Connection:
 
     def start(self) -> None:
         """Start reading; needs a running event loop."""
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.running_requests = RunningRequests(self.sender.log_failure)
-        self._reader_task = self._loop.create_task(self._run(), name=f"dragoman {self.transport.peer}")
+        self._reader_task = self.loop.create_task(self._run(), name=f"dragoman {self.transport.peer}")
 
     @property
     def dialect(self) -> Dialect:
@@ -152,7 +152,7 @@ class Connection:
         await self.transport.close(reason)
 
     async def _run(self) -> None:
-        self._dispatcher_task = dispatcher = self._loop.create_task(self._run_inbox())
+        self._dispatcher_task = dispatcher = self.loop.create_task(self._run_inbox())
         try:
             await self._read()
         except ConnectionFailed as error:
@@ -179,6 +179,8 @@ class Connection:
         if self.failure is not None:
             return
         self.failure = error
+        if isinstance(error, AgentExited):
+            error.stdout = self.sender.noise
         self.sender.outbox.is_closed = True
         self.sender.fail(error)
         if self.sender.emulation is not None:
@@ -195,7 +197,7 @@ class Connection:
 
     def close_soon(self, error: BaseException) -> None:
         """Close the connection for this reason once everything is written."""
-        self._loop.create_task(self._close_with_error(error))
+        self.loop.create_task(self._close_with_error(error))
 
     async def _close_with_error(self, error: BaseException) -> None:
         await self.transport.close(str(error))

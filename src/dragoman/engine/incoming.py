@@ -7,6 +7,8 @@ returns must be awaited: before the next message for a notification, as a task f
 from __future__ import annotations
 
 import asyncio
+import os
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -16,6 +18,9 @@ from dragoman.engine.codec import STRICT_ERRORS, PeerCodec, decode_as, decode_st
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.schema.methods import Method
 from dragoman.wire.envelope import Id
+
+# Where code lies that no author of an agent wrote: Dragoman and the standard library.
+_LIBRARY_FOLDERS = tuple(os.path.dirname(file) + os.sep for file in (os.path.dirname(__file__), os.__file__))
 
 # Gets the answer to a request, once: a result or an error.
 DoneCallback = Callable[[Any, ProtocolError | None], None]
@@ -147,11 +152,23 @@ def to_protocol_error(exception: BaseException) -> ProtocolError:
     for exception_type, kind in _KIND_BY_EXCEPTION:
         if isinstance(exception, exception_type):
             return ProtocolError(kind, str(exception) or kind.replace("_", " "))
+    where = code_place(exception)
     return ProtocolError(
         Kind.INTERNAL_ERROR,
-        f"{type(exception).__name__}: {exception}",
+        f"{type(exception).__name__}: {exception}" + (f" ({where})" if where else ""),
         {"exception": type(exception).__name__},
     )
+
+
+def code_place(exception: BaseException) -> str:
+    """Return the line of the author's code that led to an exception, such as "agent.py:12"; empty if there is none."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exception.__traceback__)]
+    places = [f"{os.path.basename(file)}:{line}" for file, line in frames if not _is_library(file)]
+    return places[-1] if places else ""
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(_LIBRARY_FOLDERS) or "-packages" + os.sep in file or file.startswith("<")
 
 
 def refuse_unknown(incoming: Incoming, done: DoneCallback) -> None:

@@ -26,6 +26,8 @@ def report_malformed(sender: Sender, frame: bytes, error: Malformed) -> None:
     looks_like_json = frame.lstrip()[:1] in (b"{", b"[")
     excerpt = frame[:REPORT_EXCERPT].decode("utf-8", "backslashreplace")
     sender.report(f"{sender.transport.peer} sent a line that is not a message ({error.message}): {excerpt!r}")
+    if not sender.noise and not sender.peer.is_initialized:
+        sender.noise = excerpt.strip()
     request = None if error.is_call or error.id is None else sender.pending.pop(error.id)
     if request is not None:
         request.done(None, ProtocolError(error.kind, f"the answer to {request.method}: {error.message}"))

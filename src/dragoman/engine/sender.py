@@ -133,6 +133,7 @@ class Sender:
         # Whether the peer is a part of this program, so that what stands under our own key is from us.
         self.trusts_side_data: bool = getattr(transport, "is_internal", False)
         self.hold: Awaitable[None] | None = None  # set by a callback: await it before the next message
+        self.noise = ""  # the beginning of the first line that is no message, before the peer's initialize
         self._failure: BaseException | None = None  # why no request can be answered any more
 
     def fail(self, error: BaseException) -> None:

@@ -111,8 +111,8 @@ class Transcript:
         elif kind not in _NOT_SHOWN:
             self.unmerged.append(update)
 
-    def add_run(self, chunks: list[Any]) -> None:
-        """Add consecutive text chunks of one message, joined into one."""
+    def add_run(self, chunks: list[Any]) -> list[Any]:
+        """Add consecutive text chunks of one message, joined into one. Return what was added."""
         first = chunks[0]
         if len(chunks) > 1 and type(first) is not updates.UserMessageChunk:  # its first chunk may be an echo
             text = "".join([chunk.content.text for chunk in chunks])
@@ -120,6 +120,7 @@ class Transcript:
         self.unmerged.extend(chunks)
         if len(self.unmerged) >= MERGE_AFTER:
             self.merge_pending()
+        return chunks
 
     def add_permission_call(self, call: Any) -> None:
         """Add the tool call of a permission request, announced or not (docs/protocol/peers.md#tool-call-order)."""
