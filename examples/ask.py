@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from dragoman import connect
+from dragoman import DragomanError, connect
 
 
 async def main(command: list[str]) -> None:
@@ -15,4 +15,7 @@ async def main(command: list[str]) -> None:
         print(turn.stop_reason)
 
 
-asyncio.run(main(sys.argv[1:]))
+try:
+    asyncio.run(main(sys.argv[1:]))
+except DragomanError as error:
+    sys.exit(f"ask.py: {error}")

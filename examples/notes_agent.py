@@ -8,7 +8,7 @@ agent = Agent("notes", version="1.0")
 @agent.prompt
 async def add_note(turn: Turn) -> None:
     path = f"{turn.session.cwd}/notes.md"
-    async with turn.tool("Add a note", kind="edit", paths=[path]) as call:
+    async with turn.tool("Add a note", kind="edit", paths=[path], input={"note": turn.text}) as call:
         old = await read(turn, path)
         new = f"{old or ''}- {turn.text}\n"
         await call.preview_diff(path, old, new)

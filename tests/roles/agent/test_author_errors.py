@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from dragoman import Agent, ProtocolError, Turn, connect
-from dragoman.testing import memory_pair
+from dragoman.schema.permission import PermissionOption
+from dragoman.testing import connect_in_memory, memory_pair
 from tests.cli.process import DRAGOMAN, OnTerminal, in_process
 
 
@@ -70,6 +75,12 @@ async def test_a_string_that_is_no_stop_reason_is_answered_with_what_to_do() -> 
         (lambda turn: turn.tool("x").finish("complete"), "there is no status 'complete'; choose one of: pending"),
         (lambda turn: turn.send_notice("x", severity="bad"), "there is no severity 'bad'; choose one of: info"),
         (lambda turn: turn.ask_permission("x", kind="Run"), "there is no kind 'Run'"),
+        (
+            lambda turn: turn.ask_permission("x", options=[PermissionOption(option_id="a", name="A", kind="allow")]),
+            "there is no kind of permission option 'allow'; choose one of: allow_once",
+        ),
+        (lambda turn: turn.ask_permission("x", options=["yes"]), "a permission option is not 'yes'; write: options="),
+        (lambda turn: turn.ask_permission("x", options="yes"), "a permission option is not 'yes'; write: options="),
     ],
 )
 async def test_an_unknown_word_is_answered_with_the_known_ones(call: Any, words: str) -> None:
@@ -83,6 +94,56 @@ async def test_an_unknown_word_is_answered_with_the_known_ones(call: Any, words:
 
     with pytest.raises(ProtocolError, match=words):
         await ask(agent)
+
+
+async def with_plain_block(turn: Any) -> None:
+    """Use a tool call as if it were a plain context manager."""
+    with turn.tool("x"):
+        pass
+
+
+async def without_block(turn: Any) -> None:
+    """Use a tool call without a block."""
+    call = turn.tool("x")
+    await call.add_text("hi")
+
+
+async def with_await(turn: Any) -> None:
+    """Await a tool call."""
+    await turn.tool("x")
+
+
+async def with_appended_text(turn: Any) -> None:
+    """Append to a tool call without a block."""
+    await turn.tool("x").append_text("hi")
+
+
+@pytest.mark.parametrize("answer", [with_plain_block, without_block, with_await, with_appended_text])
+async def test_a_tool_call_without_async_with_is_an_error_that_says_so(answer: Any) -> None:
+    agent = Agent("blocks")
+    agent.prompt(answer)
+    with pytest.raises(ProtocolError, match=r"use: async with turn.tool\(...\) as call"):
+        await ask(agent)
+
+
+def test_a_decorator_with_parentheses_and_a_second_function_are_refused() -> None:
+    agent = Agent("twice")
+    with pytest.raises(TypeError, match=r"@agent.prompt stands directly above an async function, without parentheses"):
+        agent.prompt()
+    agent.prompt(with_await)
+    with pytest.raises(TypeError, match=r"with_await answers prompts already; for several functions, use: @agent.resp"):
+        agent.prompt(without_block)
+    assert agent.prompt_handler is with_await
+
+
+def test_run_inside_a_loop_is_one_line_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        "import asyncio\nfrom dragoman import Agent\nagent = Agent('x')\n"
+        "async def main():\n    await agent.run()\nasyncio.run(main())\n"
+    )
+    ran = subprocess.run([sys.executable, "agent.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1
+    assert ran.stderr == "agent.run() starts its own event loop; call it outside of async code\n"
 
 
 async def test_modes_can_be_words() -> None:
@@ -109,3 +170,122 @@ def test_an_agent_that_ends_at_once_is_asked_for_its_run(tmp_path: Path) -> None
     ran = in_process("run", "--no-store", "--prompt", "hi", "--", *command, cwd=tmp_path)
     assert ran.returncode == 7
     assert "exited with status 0 without any output; does the program end with agent.run()?" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo hello", 'agent sh exited with status 0; it wrote what is not ACP: "hello"; many agents speak ACP only'),
+        ("echo hello; exit 3", 'agent sh exited with status 3; it wrote what is not ACP: "hello"; many agents'),
+        ("exit 0", "agent sh exited with status 0 without any message; many agents speak ACP only with an option"),
+    ],
+)
+def test_a_program_that_is_no_agent_is_described_by_what_it_did(tmp_path: Path, script: str, expected: str) -> None:
+    ran = in_process("run", "--no-store", "--prompt", "hi", "--", "sh", "-c", script, cwd=tmp_path)
+    assert ran.returncode == 7
+    assert expected in ran.stderr
+    assert "agent.run()" not in ran.stderr
+
+
+async def fail_with(agent: Agent) -> str:
+    """Prompt the agent; return the error."""
+    with pytest.raises(ProtocolError) as caught:
+        await ask(agent)
+    return str(caught.value)
+
+
+async def test_an_exception_is_reported_with_the_last_line_of_the_author() -> None:
+    agent = Agent("failing")
+
+    def read_it() -> None:
+        json.loads("{")  # raised in the standard library; the author's line is this one
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        read_it()
+
+    line = read_it.__code__.co_firstlineno + 1
+    assert (await fail_with(agent)).endswith(f" (test_author_errors.py:{line})")
+
+
+async def test_a_wrong_kind_is_reported_with_the_line() -> None:
+    agent = Agent("wrong kind")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        async with turn.tool("x", kind=cast(Any, "Edit")):
+            pass
+
+    text = await fail_with(agent)
+    assert "there is no kind 'Edit'; choose one of: read, edit" in text
+    assert text.endswith(f" (test_author_errors.py:{answer.__code__.co_firstlineno + 2})")
+
+
+@pytest.mark.parametrize("send", ["say", "think"])
+async def test_a_message_that_is_no_text_is_refused(send: str) -> None:
+    agent = Agent("number")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await getattr(turn, send)(42)
+
+    assert "a message is text or a content block, not 42; use str(...)" in await fail_with(agent)
+
+
+async def test_a_text_of_another_class_is_sent_as_text() -> None:
+    class Color(StrEnum):
+        RED = "red"
+
+    agent = Agent("enum")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say(Color.RED)
+
+    async with connect_in_memory(agent) as remote:
+        session = await remote.open_session("/")
+        assert await session.ask("go") == "red"
+
+
+async def test_a_step_that_the_plan_does_not_have_is_named() -> None:
+    agent = Agent("planning")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        plan = await turn.plan("a", "b")
+        await plan.start(2)
+
+    assert "the plan has no step 2: its steps are 0 to 1" in await fail_with(agent)
+
+
+def test_a_function_that_yields_or_takes_other_parameters_is_refused_where_it_is_decorated() -> None:
+    agent = Agent("odd")
+
+    async def yielding(turn: Turn) -> Any:
+        yield "hello"
+
+    async def without_turn() -> None:
+        pass
+
+    async def steering(turn: Turn) -> None:
+        pass
+
+    with pytest.raises(TypeError, match=r"yielding must not yield; to send text, use: await turn.say\(...\) \(test_"):
+        agent.prompt(cast(Any, yielding))
+    with pytest.raises(TypeError, match=r"write: async def without_turn\(turn\) \(test_author_errors.py:\d+\)"):
+        agent.prompt(cast(Any, without_turn))
+    with pytest.raises(TypeError, match=r"write: async def steering\(turn, prompt\)"):
+        agent.steer(steering)
+
+
+def test_a_program_on_the_path_that_is_started_by_hand_is_named_as_it_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin" / "dragoman"
+    script.parent.mkdir()
+    script.write_text(f"#!{sys.executable}\nfrom dragoman.cli.main import main\nmain()\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(script.parent), prepend=os.pathsep)
+    with OnTerminal("agent", "everything", cwd=tmp_path, program=["dragoman"]) as terminal:
+        terminal.await_text("then run: dragoman chat -- dragoman agent everything")
+        assert sys.executable not in terminal.text

@@ -29,7 +29,7 @@ class Wire:
         self._transport.send(json.dumps(message).encode())
 
     async def receive(self, matches: Any = lambda _: True) -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 for message in list(self._unread):
                     self._unread.remove(message)
@@ -129,7 +129,7 @@ async def test_commands_without_tags_are_read() -> None:
         told = asyncio.Event()
         session.on_update = lambda _: told.set()
         if not session.commands:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await told.wait()
         [command] = session.commands
         assert (command.name, command.description) == ("go", "Goes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -41,6 +41,17 @@ def asking_agent() -> Agent:
         await turn.say(f"{answer.kind} {answer.option_id}".strip())
 
     return agent
+
+
+@pytest.mark.parametrize("wrong", [True, "bogus"])
+async def test_a_permission_function_that_returns_no_id_of_the_question_is_told_what_to_return(
+    wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connect_in_memory(asking_agent(), permission=lambda _: cast(Any, wrong)) as client:
+        session = await client.open_session(CWD)
+        with pytest.raises(ProtocolError, match=f"function returned {wrong!r}; return one of 'o0', 'o1'"):
+            await session.ask("go")
+    assert f"the permission function returned {wrong!r}" in caplog.text
 
 
 async def test_a_question_comes_after_the_updates_that_the_agent_sent_before_it() -> None:

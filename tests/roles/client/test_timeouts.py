@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from dragoman import Agent, Kind, ProtocolError, StartFailed, Turn, connect
-from dragoman.roles.client.turn import CANCEL_GRACE, TurnTimeouts
+from dragoman.roles.client.dial import Dialer
+from dragoman.roles.client.turn_timeouts import CANCEL_GRACE, TurnTimeouts
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
@@ -222,10 +225,22 @@ async def test_a_timeout_of_an_agent_is_minus_32009_in_the_draft() -> None:
 # --- starting -------------------------------------------------------------------------------------------------
 
 
-async def test_a_silent_agent_is_given_up_at_start_and_each_attempt_is_reported() -> None:
+async def test_a_silent_agent_is_given_up_at_start_and_each_attempt_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reports: list[str] = []
+    monkeypatch.setitem(cast(Any, Dialer.__init__).__kwdefaults__, "initialize_timeout", SOON)
     with pytest.raises(StartFailed, match="does not understand initialize"):
-        async with connect(["sh", "-c", "cat > /dev/null"], initialize_timeout=SOON, report=reports.append):
+        async with connect(["sh", "-c", "cat > /dev/null"], report=reports.append):
             pass
     attempts = ["v1", "draft", "crow", "2025.1", "v2"]
     assert [line.split(":")[0] for line in reports] == [f"sh -c cat > /dev/null in {name}" for name in attempts]
+
+
+async def test_the_initialize_timeout_of_a_user_is_that_of_all_dialects_together(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    command = ["sh", "-c", f"echo >> {starts}; cat > /dev/null"]
+    with pytest.raises(StartFailed, match=r"does not understand initialize within 0.5 seconds \(v1: "):
+        async with connect(command, initialize_timeout=0.5):
+            pass
+    assert len(starts.read_text().splitlines()) == 1

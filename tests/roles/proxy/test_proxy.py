@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman import Forward, Kind, ProtocolError, Proxy
+from dragoman import Agent, Chain, Forward, Kind, ProtocolError, Proxy, Turn, connect
 from dragoman.schema.fs import WriteTextFileParams
 from dragoman.testing import ScriptedPeer
 from dragoman.transport.memory import memory_pair
@@ -175,3 +176,79 @@ def test_a_proxy_refuses_a_function_for_other_params() -> None:
     with pytest.raises(TypeError, match=r"the params of session/prompt are .*\.PromptParams, not WriteTextFile"):
         proxy.from_client("session/prompt")(write)
     assert proxy.from_agent("fs/write_text_file")(write) is write
+
+
+# --- mistakes in functions ------------------------------------------------------------------------------------
+
+
+async def forget(params: Any, forward: Forward[Any]) -> Any:
+    await forward(params)
+
+
+async def talk(params: Any, forward: Forward[Any]) -> Any:
+    return "done"
+
+
+async def wait_for_nothing(params: Any, forward: Forward[Any]) -> Any:
+    return forward(params)
+
+
+async def invent(params: Any, forward: Forward[Any]) -> Any:
+    return {"reason": "end_turn"}
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (forget, "forget returned None; return what forward(...) returns"),
+        (talk, "talk returned 'done'; return what forward(...) returns, or a PromptResult"),
+        (wait_for_nothing, "wait_for_nothing returned a coroutine; write: return await forward(...)"),
+        (invent, "invent returned {'reason': 'end_turn'}, which is no PromptResult: stopReason is missing"),
+    ],
+)
+@pytest.mark.parametrize("client_dialect", ["v1", "banjo"])  # a chain, and a relay
+async def test_a_function_that_returns_no_answer_is_named_with_its_proxy(
+    function: Any, message: str, client_dialect: str
+) -> None:
+    agent, proxy = Agent("small"), Proxy("bad")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await turn.say("hi")
+
+    proxy.from_client("session/prompt")(function)
+    near, far = memory_pair()
+    running = asyncio.create_task(Chain([proxy], agent=agent).serve(far))
+    async with asyncio.timeout(BOUND), connect(near, dialect=client_dialect) as client:
+        session = await client.open_session("/tmp")
+        with pytest.raises(ProtocolError, match=re.escape(f"proxy bad: {message}")) as failed:
+            await session.ask("hello")
+        assert failed.value.message.count("bad") == 1
+    await running
+
+
+async def test_a_function_may_return_nothing_where_the_answer_has_no_members() -> None:
+    agent, proxy, seen = Agent("small", modes=["ask", "plan"]), Proxy("quiet"), list[str]()
+
+    @proxy.from_client("session/set_mode")
+    async def note(params: Any, forward: Forward[Any]) -> None:
+        seen.append(params.mode_id)
+
+    async with connect(Chain([proxy], agent=agent)) as client:
+        await (await client.open_session("/tmp")).set_mode("plan")
+    assert seen == ["plan"]
+
+
+def test_a_function_for_requests_must_be_asynchronous() -> None:
+    def plain(params: Any, forward: Forward[Any]) -> Any:
+        return forward(params)
+
+    async def stream(params: Any, forward: Forward[Any]) -> Any:
+        yield params
+
+    proxy = Proxy("bad")
+    with pytest.raises(TypeError, match=r"proxy bad: plain \(test_proxy\.py:\d+\) .*write: async def plain"):
+        proxy.from_client("session/prompt")(plain)
+    with pytest.raises(TypeError, match=r"proxy bad: stream \(test_proxy\.py:\d+\) must not yield"):
+        proxy.from_client("session/prompt")(stream)
+    assert proxy.from_agent("session/update")(plain) is plain  # a notification has no answer to wait for

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,15 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import UNSET
 
 from dragoman.dialect.dialects import OFFICIAL_VERSIONS, load_dialect
-from dragoman.dialect.emulator import EmulatorSettings, SessionIds
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
-from dragoman.ids import new_id, now
-from dragoman.roles.agent.author_errors import check_handler
+from dragoman.ids import new_id
+from dragoman.roles.agent.author_errors import check_handler, check_hook, check_name, check_outside_loop, check_setup
 from dragoman.roles.agent.prompt import run_responders, with_route_options
 from dragoman.roles.agent.served_client import ServedClient, current_request
 from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
+from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.initialize import AgentCapabilities
@@ -90,6 +89,7 @@ class Agent:
         capabilities: AgentCapabilities | None = None,
         store: Store | None = None,
     ) -> None:
+        check_setup(dialect, versions, tools=tools, modes=modes, options=options, commands=commands, store=store)
         self.name = name
         self.version = version
         self.title = title
@@ -126,9 +126,9 @@ class Agent:
         self._clients: set[ServedClient] = set()
         self._closing: set[asyncio.Task[None]] = set()  # MCP servers of clients that have left
 
-    def prompt(self, function: PromptHandler) -> PromptHandler:
+    def prompt(self, function: PromptHandler = None) -> PromptHandler:  # type: ignore[assignment]  # it is refused
         """Decorator: register the function that answers prompts. It may return a stop reason."""
-        check_handler("@agent.prompt", function)
+        check_handler("@agent.prompt", function, "turn", known=self.prompt_handler)
         self.prompt_handler = function
         return function
 
@@ -137,9 +137,10 @@ class Agent:
 
         The session options `route` and `primary_agent` choose which of them answers.
         """
+        check_name("@agent.responder", name)
 
         def register(function: PromptHandler) -> PromptHandler:
-            check_handler("@agent.responder", function)
+            check_handler("@agent.responder", function, "turn")
             self.responders[name] = function
             self.options = with_route_options(self.options, list(self.responders))
             if self.prompt_handler is None:
@@ -154,7 +155,6 @@ class Agent:
         The prompt then is part of that turn and ends with it. If the function returns False, the prompt waits for the
         end of the turn, as all do without it; an error refuses the prompt.
         """
-        check_handler("@agent.steer", function)
         return self._register_hook("steer", function)
 
     # --- sessions ---------------------------------------------------------------------------------------------
@@ -202,9 +202,10 @@ class Agent:
         one from clients that only name a method. It returns how long the login is valid: a datetime, a timedelta, or
         None for the lifetime of the connection. False or a ProtocolError rejects the login.
         """
+        check_name("@agent.authenticate", method)
 
         def register(function: F) -> F:
-            self._auth_hooks[method] = function
+            self._auth_hooks[method] = check_hook("authenticate", function)
             if all(known.id != method for known in self.auth_methods):
                 self.auth_methods.append(AuthMethod(id=method, name=name or method, description=description or UNSET))
             return function
@@ -240,9 +241,10 @@ class Agent:
 
     def on(self, method: str) -> Callable[[F], F]:
         """Decorator: handle a method, an extension or one that the library would handle."""
+        check_name("@agent.on", method)
 
         def register(function: F) -> F:
-            self._method_handlers[method] = function
+            self._method_handlers[method] = check_hook("on", function)
             return function
 
         return register
@@ -253,26 +255,23 @@ class Agent:
         `return await call_next()` passes the message on, with changes to `message.params`. Any other return value is
         the answer.
         """
-        self._middleware_chain.append(function)
+        self._middleware_chain.append(check_hook("middleware", function))
         return function
 
     # --- calling hooks ----------------------------------------------------------------------------------------
 
     def _register_hook(self, name: str, function: F) -> F:
-        self._hooks[name] = function
+        self._hooks[name] = check_hook(name, function)
         return function
 
     def _has_hook(self, name: str) -> bool:
-        """Return whether this hook is registered."""
         return name in self._hooks
 
     async def _call_hook(self, name: str, *arguments: Any) -> Any:
-        """Call a hook if it is registered."""
         hook = self._hooks.get(name)
         return None if hook is None else await self._call_function(hook, *arguments)
 
     async def _call_function(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function and await the result if it is awaitable."""
         result = function(*arguments)
         return await result if inspect.isawaitable(result) else result
 
@@ -298,6 +297,7 @@ class Agent:
 
     def run(self) -> None:
         """Serve one client over standard input and output until it disconnects."""
+        check_outside_loop("agent.run()")
         try:
             run_loop(self._run_stdio())
         except KeyboardInterrupt:
@@ -427,23 +427,3 @@ class Agent:
     async def _wait_closing(self) -> None:
         if self._closing:
             await asyncio.wait(self._closing)  # each has its own limits
-
-
-def emulator_settings(
-    cwd: str | None = None,
-    permission: str = "ask",
-    *,
-    shows_switches: bool = False,
-    joins_prompts: bool = False,
-    session_ids: SessionIds | None = None,
-) -> EmulatorSettings:
-    """Return the emulator settings for this machine: real time, random ids."""
-    return EmulatorSettings(
-        cwd=cwd or os.getcwd(),
-        permission=permission,
-        shows_switches=shows_switches,
-        joins_prompts=joins_prompts,
-        now=now,
-        new_id=new_id,
-        session_ids=session_ids,
-    )

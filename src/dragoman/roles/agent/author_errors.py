@@ -6,16 +6,53 @@ import asyncio
 import inspect
 import os
 import re
+import sys
 import warnings
-from collections.abc import Callable
-from functools import cache
-from typing import Any, TextIO
+from collections.abc import Callable, Collection, Iterable, Sized
+from functools import cache, partial
+from typing import Any, TextIO, TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
+
+from dragoman.dialect.dialects import OFFICIAL_VERSIONS, PACKAGES
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.base import Unknown
+from dragoman.schema.config import SessionConfigOption, SessionMode
+from dragoman.schema.content import ContentBlock, TextContent
+from dragoman.schema.permission import PermissionOption, PermissionOptionKind
 from dragoman.schema.prompt import StopReason
+from dragoman.schema.toolcall import Diff, ToolCallBlock, ToolCallContent, ToolCallLocation
+from dragoman.schema.update import AvailableCommand
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _UNAWAITED = re.compile(r"coroutine '(?:Turn|Tool|TurnPlan|TurnCompaction|MessageStream|Session)\.(\w+)' was never")
+
+# Hook -> its decorator, and what the function is called with.
+HOOKS: dict[str, tuple[str, ...]] = {
+    "steer": ("@agent.steer", "turn", "prompt"),
+    "opened": ("@agent.on_session_opened", "session"),
+    "reopened": ("@agent.on_session_reopened", "session"),
+    "forked": ("@agent.on_session_forked", "session", "origin"),
+    "closed": ("@agent.on_session_closed", "session"),
+    "deleted": ("@agent.on_session_deleted", "session"),
+    "mode_changed": ("@agent.on_mode_changed", "session", "mode_id"),
+    "option_changed": ("@agent.on_option_changed", "session", "option_id", "value"),
+    "provider_changed": ("@agent.on_provider_changed", "provider"),
+    "authenticate": ("@agent.authenticate(METHOD)", "credentials"),
+    "logged_in": ("@agent.check_login",),
+    "logout": ("@agent.on_logout",),
+    "accounts": ("@agent.list_accounts",),
+    "sample": ("@agent.sample", "session", "params"),
+    "on": ("@agent.on(METHOD)", "params"),
+    "middleware": ("@agent.middleware", "message", "call_next"),
+}
+
+_BLOCKS = (msgspec.Struct, Unknown)  # made once: messages of streams are checked
+
+_RUN_EXAMPLE = "run('echo', ['-n', 'hello'])"
 
 # What the code of a turn called without await, by its task. Empty unless an author made the mistake.
 _calls_without_await: WeakKeyDictionary[asyncio.Task[Any], list[str]] = WeakKeyDictionary()
@@ -31,17 +68,234 @@ def words_of(enum: type) -> list[str]:
 def check_word(noun: str, word: str, enum: type) -> None:
     """Raise if the protocol does not know a word; one that begins with "_" is an extension."""
     known = words_of(enum)
-    if word not in known and not word.startswith("_"):
+    if word not in known and not str(word).startswith("_"):
         raise ValueError(f"there is no {noun} {word!r}; choose one of: {', '.join(known)}")
 
 
-def check_handler(decorator: str, function: Any) -> None:
-    """Raise if a function that answers prompts is not asynchronous."""
+def check_handler(decorator: str, function: Any, *parameters: str, known: Any = None) -> None:
+    """Raise if a function that answers prompts is not asynchronous or does not take these parameters.
+
+    `known` is the function that has this place already; the one that calls responders may be replaced.
+    """
+    if not callable(function):
+        raise TypeError(f"{decorator} stands directly above an async function, without parentheses")
+    if known is not None and known is not function and not isinstance(known, partial):
+        name = getattr(known, "__name__", "a function")
+        raise TypeError(
+            f"{decorator}: {name} answers prompts already; for several functions, use: @agent.responder(NAME)"
+        )
     plain = inspect.unwrap(function) if inspect.isfunction(function) else None
-    # A lambda cannot be asynchronous, but it can return a coroutine.
-    if plain is not None and plain.__name__ != "<lambda>" and not inspect.iscoroutinefunction(plain):
-        where = f"{os.path.basename(plain.__code__.co_filename)}:{plain.__code__.co_firstlineno}"
+    if plain is None or plain.__name__ == "<lambda>":
+        return  # a lambda cannot be asynchronous, but it can return a coroutine
+    where = _line_of(plain)
+    if inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain):
+        raise TypeError(
+            f"{decorator}: {plain.__name__} must not yield; to send text, use: await turn.say(...) ({where})"
+        )
+    if not inspect.iscoroutinefunction(plain):
         raise TypeError(f"{decorator} needs an async function; write: async def {plain.__name__}(...) ({where})")
+    try:
+        inspect.signature(function).bind(*parameters)
+    except TypeError:
+        wanted = f"async def {plain.__name__}({', '.join(parameters)})"
+        raise TypeError(f"{decorator} needs other parameters; write: {wanted} ({where})") from None
+
+
+def check_hook(name: str, function: F) -> F:
+    """Return a function that is registered as a hook, if it takes what the hook is called with."""
+    decorator, *parameters = HOOKS[name]
+    if name == "steer":  # it answers a prompt, so it must be asynchronous
+        check_handler(decorator, function, *parameters)
+    if not callable(function):
+        raise TypeError(f"{decorator} stands directly above a function, not {function!r:.80}")
+    plain: Any = inspect.unwrap(function.__func__ if inspect.ismethod(function) else function)
+    where = f" ({_line_of(plain)})" if inspect.isfunction(plain) else ""
+    if inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain):
+        raise TypeError(f"{decorator}: {plain.__name__} must not yield{where}")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some functions in C do not tell
+        return function
+    try:
+        signature.bind(*parameters)
+    except TypeError:
+        wanted = f"({', '.join(['self', *parameters] if inspect.ismethod(function) else parameters)})"
+        if inspect.isfunction(plain) and plain.__name__ != "<lambda>":
+            wanted = f"{'async ' if inspect.iscoroutinefunction(plain) else ''}def {plain.__name__}{wanted}"
+        raise TypeError(f"{decorator} needs other parameters; write: {wanted}{where}") from None
+    return function
+
+
+def _line_of(function: Any) -> str:
+    return f"{os.path.basename(function.__code__.co_filename)}:{function.__code__.co_firstlineno}"
+
+
+def check_name(decorator: str, name: Any) -> None:
+    """Raise if a decorator that needs a name stands directly above a function."""
+    if not isinstance(name, str):
+        raise TypeError(f'{decorator} needs a name; write: {decorator}("...")')
+
+
+def check_setup(
+    dialect: Any, versions: Any, *, tools: Any, modes: Any, options: Any, commands: Any, store: Any
+) -> None:
+    """Raise if an argument of an Agent is of the wrong kind, and say what to write."""
+    if dialect != "auto" and dialect not in tuple(PACKAGES):
+        raise ValueError(f"unknown dialect {dialect!r:.80}; choose one of auto, {', '.join(PACKAGES)}")
+    example = f"versions={OFFICIAL_VERSIONS}"
+    if not _check_list("versions", versions, example):
+        raise ValueError(f"an agent needs a version of the protocol; write: {example}")
+    for version in _elements(versions):
+        if version not in OFFICIAL_VERSIONS:
+            raise ValueError(f"there is no version {version!r:.80} of the protocol; write: {example}")
+    _check_tool_names(() if tools is None else tools)
+    example = 'modes=["ask", SessionMode(id="code", name="Code")]'
+    _check_list("modes", modes, example)
+    for mode in _elements(modes):
+        if not isinstance(mode, str | SessionMode):
+            raise TypeError(f"a mode is not {mode!r:.80}; write: {example}")
+    _check_ids("modes", [mode if isinstance(mode, str) else mode.id for mode in _elements(modes)])
+    example = 'options=[Option.select("style", ["short", "long"]), Option.switch("loud")]'
+    _check_list("options", options, example)
+    for option in _elements(options):
+        if not isinstance(option, SessionConfigOption):
+            raise TypeError(f"an option is not {option!r:.80}; write: {example}")
+    _check_ids("options", [option.id for option in _elements(options)])
+    _check_list("commands", commands, 'commands=[AvailableCommand(name="undo", description="...")]')
+    check_commands(_elements(commands))
+    if isinstance(store, str | os.PathLike):
+        raise TypeError(f"store is not a path; write: store=SqliteStore({os.fspath(store)!r})")
+    if store is not None and (isinstance(store, type) or not hasattr(store, "append")):
+        raise TypeError(f"store is not {store!r:.80}; write: store=SqliteStore(PATH)")
+
+
+def _check_tool_names(tools: Any) -> None:
+    example = 'tools=["read_file", "search"]'
+    _check_list("tools", tools, example)
+    for tool in _elements(tools):
+        if not isinstance(tool, str):
+            advice = "; to offer a function, use: agent.offers(NAME, function)" if callable(tool) else ""
+            raise TypeError(f"tools has the names of tools, not {tool!r:.80}; write: {example}{advice}")
+
+
+def _check_list(noun: str, values: Any, example: str) -> bool:
+    """Return whether there are values; raise if they are one text, or nothing that can be iterated."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{noun} is a list, not {values!r:.80}; write: {example}")
+    return not isinstance(values, Sized) or len(values) > 0
+
+
+def _elements(values: Any) -> Any:
+    """Return values that can be iterated again, or nothing: an iterator is not used up."""
+    return values if isinstance(values, Collection) else ()
+
+
+def _check_ids(noun: str, ids: list[str]) -> None:
+    for id in ids:
+        if ids.count(id) > 1:
+            raise ValueError(f"two {noun} have the id {id!r}; give each its own")
+
+
+def check_outside_loop(call: str) -> None:
+    """End the program with one line if an event loop runs already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    sys.exit(f"{call} starts its own event loop; call it outside of async code")
+
+
+def check_permission_options(options: Any) -> None:
+    """Raise if one of the answers that are offered is no permission option."""
+    for option in [options] if isinstance(options, str) else options:
+        if not isinstance(option, PermissionOption):
+            wanted = 'PermissionOption(option_id="yes", name="Yes", kind="allow_once")'
+            raise TypeError(f"a permission option is not {option!r:.80}; write: options=[{wanted}, ...]")
+        check_word("kind of permission option", option.kind, PermissionOptionKind)
+
+
+def needs_async_with(call: str) -> Callable[[type[T]], type[T]]:
+    """Decorator: objects of the class refuse `with` and `await`, and say how they are used."""
+
+    def refuse(self: Any, *_: Any) -> Any:
+        raise TypeError(f"use: async with {call}")
+
+    def add_refusals(kind: type[T]) -> type[T]:
+        for name in ("__enter__", "__exit__", "__await__"):
+            setattr(kind, name, refuse)
+        return kind
+
+    return add_refusals
+
+
+def check_content(block: Any) -> Any:
+    """Return what an author sends as a message, if it is a content block or text."""
+    if isinstance(block, str):
+        return TextContent(text=str(block))
+    if not isinstance(block, _BLOCKS):
+        raise TypeError(f"a message is text or a content block, not {block!r:.80}; use str(...)")
+    return block
+
+
+def check_text(noun: str, text: Any) -> None:
+    """Raise if an author's text is none."""
+    if not isinstance(text, str):
+        raise TypeError(f"{noun} is text, not {text!r:.80}; use str(...)")
+
+
+def check_commands(commands: Any) -> None:
+    """Raise if one of the slash commands is none."""
+    for command in [commands] if isinstance(commands, str) else commands:
+        if not isinstance(command, AvailableCommand):
+            name = command if isinstance(command, str) else "undo"
+            wanted = f'AvailableCommand(name="{name}", description="...")'
+            raise TypeError(f"a slash command is not {command!r:.80}; write: {wanted}")
+
+
+def check_tool_content(content: Any) -> Any:
+    """Return what an author adds to a tool call: a content block or text becomes a part of its content."""
+    if isinstance(content, str | ContentBlock):
+        return ToolCallBlock(content=check_content(content))
+    if not isinstance(content, ToolCallContent | Unknown):
+        wanted = "text, a content block, a ToolCallBlock, a Diff or a TerminalEmbed"
+        raise TypeError(f"the content of a tool call is {wanted}, not {content!r:.80}")
+    return content
+
+
+def path_text(path: Any) -> str:
+    """Return a path as text; raise if it is neither text nor a Path."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(text, str):
+        raise TypeError(f"a path is a str or a Path, not {path!r:.80}")
+    return text
+
+
+def tool_locations(paths: Any) -> list[ToolCallLocation]:
+    """Return the files that a tool call is about."""
+    if isinstance(paths, str | bytes | os.PathLike):
+        raise TypeError(f"paths is a list: paths=[{os.fspath(paths)!r}]")
+    return [path if isinstance(path, ToolCallLocation) else ToolCallLocation(path=path_text(path)) for path in paths]
+
+
+def tool_diff(path: Any, old: Any, new: Any) -> Diff:
+    """Return a file change as content of a tool call; `old` is None for a new file."""
+    if old is not None:
+        check_text("the old text of a diff", old)
+    check_text("the new text of a diff", new)
+    return Diff(path=path_text(path), old_text=old, new_text=new)
+
+
+def command_words(command: Any, args: Any) -> tuple[str, list[str]]:
+    """Return a program and its arguments as text; a Path is text too."""
+    if not isinstance(command, str | os.PathLike):
+        raise TypeError(f"command is the name of a program, not {command!r:.80}: {_RUN_EXAMPLE}")
+    if isinstance(args, str | bytes):
+        raise TypeError(f"args is a list: {_RUN_EXAMPLE}")
+    words = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in (command, *args)]
+    for each in words:
+        if not isinstance(each, str):
+            raise TypeError(f"an argument of a command is text, not {each!r:.80}; use str(...)")
+    return words[0], words[1:]
 
 
 def check_stop_reason(reason: Any) -> str:

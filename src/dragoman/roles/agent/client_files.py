@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET
 
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.agent.author_errors import path_text
 from dragoman.schema import fs
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ FS_EXTENSION_PREFIX = "client._meta.dragoman.fs."
 
 # The encoding of official v1.
 UTF_8 = "utf-8"
+
+AnyPath = str | os.PathLike[str]
+P = TypeVar("P", bound=AnyPath)
 
 
 class ClientFiles:
@@ -45,8 +50,11 @@ class ClientFiles:
         """Whether text is read and written through the client."""
         return self._connection.offers("client.fs.readTextFile") and self._connection.offers("client.fs.writeTextFile")
 
-    async def read(self, path: str, *, line: int | None = None, limit: int | None = None, encoding: str = UTF_8) -> str:
+    async def read(
+        self, path: AnyPath, *, line: int | None = None, limit: int | None = None, encoding: str = UTF_8
+    ) -> str:
         """Return the text of a file, or `limit` lines from `line` (1-based) on."""
+        path = path_text(path)
         if not self._connection.offers("client.fs.readTextFile"):
             return await asyncio.to_thread(self._local_files().read_text, path, line, limit, encoding)
         is_plain = encoding == UTF_8
@@ -66,7 +74,7 @@ class ClientFiles:
 
     async def write(
         self,
-        path: str,
+        path: AnyPath,
         text: str,
         *,
         encoding: str = UTF_8,
@@ -78,6 +86,9 @@ class ClientFiles:
         Not every dialect can carry `encoding`, `create_directories` and `overwrite=False`. A client that offers binary
         files then gets bytes; for others the call raises capability_unsupported.
         """
+        path = path_text(path)
+        if not isinstance(text, str):  # the encoder would write bytes as base64
+            raise TypeError("files.write takes text; for bytes use files.write_bytes")
         options: Any = {"create_directories": create_directories, "overwrite": overwrite}
         if not self._connection.offers("client.fs.writeTextFile"):
             await asyncio.to_thread(self._local_files().write_text, path, text, encoding, **options)
@@ -105,8 +116,9 @@ class ClientFiles:
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message, {"capability": "fs.binary"})
         return False
 
-    async def read_bytes(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+    async def read_bytes(self, path: AnyPath, offset: int = 0, length: int | None = None) -> bytes:
         """Return `length` bytes of a file from `offset` on, or all; large files are read in several requests."""
+        path = path_text(path)
         data = bytearray()
         while True:
             missing = None if length is None else length - len(data)
@@ -129,9 +141,12 @@ class ClientFiles:
             raise ProtocolError(Kind.INTERNAL_ERROR, f"the client sent {path} as invalid base64") from None
 
     async def write_bytes(
-        self, path: str, data: bytes, *, create_directories: bool = False, overwrite: bool = True
+        self, path: AnyPath, data: bytes, *, create_directories: bool = False, overwrite: bool = True
     ) -> bool:
         """Write these bytes to a file; return whether the file is new."""
+        path = path_text(path)
+        if isinstance(data, str):
+            raise TypeError("files.write_bytes takes bytes; for text use files.write")
         if not self._connection.offers(FS_EXTENSION_PREFIX + "binary"):
             written = await asyncio.to_thread(
                 self._local_files().write_bytes, path, data, create_directories=create_directories, overwrite=overwrite
@@ -147,8 +162,9 @@ class ClientFiles:
         result = await self._connection.request("fs/write_binary_file", params)
         return bool(result.created)
 
-    async def list(self, path: str, *, recursive: bool = False, limit: int | None = None) -> Listing:
+    async def list(self, path: AnyPath, *, recursive: bool = False, limit: int | None = None) -> Listing:
         """Return the entries of a folder, with `recursive` of its subfolders too."""
+        path = path_text(path)
         if not self._connection.offers(FS_EXTENSION_PREFIX + "list"):
             return await asyncio.to_thread(self._local_files().list, path, recursive, limit)
         params = fs.ListDirectoryParams(
@@ -162,33 +178,35 @@ class ClientFiles:
 
         return Listing([_listing_entry(entry) for entry in result.entries], result.truncated is True)
 
-    async def make_directory(self, path: str, *, parents: bool = False) -> bool:
+    async def make_directory(self, path: AnyPath, *, parents: bool = False) -> bool:
         """Create a folder, with `parents` its missing parents too; return False if it existed."""
+        path = path_text(path)
         if not self._connection.offers(FS_EXTENSION_PREFIX + "createDirectory"):
             return await asyncio.to_thread(self._local_files().make_directory, path, parents=parents)
         params = fs.CreateDirectoryParams(session_id=self._session_id, path=path, parents=parents or UNSET)
         result = await self._connection.request("fs/create_directory", params)
         return bool(result.created)
 
-    async def write_many(self, files: Mapping[str, str | bytes], *, create_directories: bool = False) -> int:
+    async def write_many(self, files: Mapping[P, str | bytes], *, create_directories: bool = False) -> int:
         """Write all these files or none; return the number of bytes."""
+        contents = [(path_text(path), content) for path, content in files.items()]
         if not self._connection.offers(FS_EXTENSION_PREFIX + "atomic"):
-            local, contents = self._local_files(), list(files.items())
+            local = self._local_files()
             return await asyncio.to_thread(local.write_many, contents, create_directories=create_directories)
         params = fs.WriteFilesParams(
             session_id=self._session_id,
-            files=[_file_to_write(path, content) for path, content in files.items()],
+            files=[_file_to_write(path, content) for path, content in contents],
             create_directories=create_directories or UNSET,
         )
         result = await self._connection.request("fs/write_files", params)
         return int(result.bytes_written)
 
-    def watch(self, path: str, *, recursive: bool = False) -> ClientWatch:
+    def watch(self, path: AnyPath, *, recursive: bool = False) -> ClientWatch:
         """Watch a folder or file: `async with turn.files.watch(path) as watch: async for changes in watch: ...`."""
         from dragoman.roles.agent.client_watch import ClientWatch
 
         local = None if self._connection.offers(FS_EXTENSION_PREFIX + "watch") else self._local_files()
-        return ClientWatch(self._connection, self._session_id, path, recursive, local)
+        return ClientWatch(self._connection, self._session_id, path_text(path), recursive, local)
 
     def _local_files(self) -> Files:
         if self._local is None:

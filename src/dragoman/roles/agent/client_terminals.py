@@ -6,6 +6,7 @@ Local terminals are confined to the session's folders, as a client would confine
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,6 +17,7 @@ from msgspec import UNSET
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.errors import DragomanError, Kind, ProtocolError
+from dragoman.roles.agent.author_errors import command_words, path_text
 from dragoman.schema.mcp import NameValue
 from dragoman.schema.terminal import (
     CreateTerminalParams,
@@ -60,10 +62,10 @@ class ClientTerminals:
 
     async def create(
         self,
-        command: str,
-        args: Sequence[str] = (),
+        command: str | os.PathLike[str],
+        args: Sequence[str | os.PathLike[str]] = (),
         *,
-        cwd: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         output_byte_limit: int | None = None,
         size: tuple[int, int] | None = None,
@@ -74,6 +76,8 @@ class ClientTerminals:
         With a `size` (rows, columns) the command gets a pseudo-terminal, which the client and its dialect must support.
         After `timeout` seconds the command is killed: by the client if its dialect can carry the timeout, else by us.
         """
+        command, args = command_words(command, args)
+        cwd = None if cwd is None else path_text(cwd)
         if not self.uses_client:
             pty: dict[str, Any] = {} if size is None else {"pty": True, "rows": size[0], "columns": size[1]}
             local = await self._local_terminals().create(command, args, cwd, env, output_byte_limit, timeout, **pty)
@@ -81,7 +85,7 @@ class ClientTerminals:
         params = CreateTerminalParams(
             session_id=self._session_id,
             command=command,
-            args=list(args),
+            args=args,
             cwd=cwd or UNSET,
             env=[NameValue(name=name, value=value) for name, value in (env or {}).items()] or UNSET,
             output_byte_limit=UNSET if output_byte_limit is None else output_byte_limit,
@@ -108,7 +112,9 @@ class ClientTerminals:
         interactive: CreateTerminalParams = with_side_data(params, interactive=True, rows=rows, columns=columns)
         return interactive
 
-    async def run(self, command: str, args: Sequence[str] = (), **options: Any) -> CommandResult:
+    async def run(
+        self, command: str | os.PathLike[str], args: Sequence[str | os.PathLike[str]] = (), **options: Any
+    ) -> CommandResult:
         """Run a command to its end and return its output."""
         async with await self.create(command, args, **options) as terminal:
             await terminal.wait()

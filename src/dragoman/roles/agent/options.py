@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,7 +34,7 @@ class Option:
         category: str = "",
     ) -> SessionConfigOption:
         """Create a choice of one value; the first is the default. A mapping groups the choices."""
-        made = _build_choices(choices)
+        made = _build_choices(id, choices)
         option = SessionConfigOption(
             id=id,
             name=name or _default_name(id),
@@ -52,6 +52,8 @@ class Option:
     @staticmethod
     def switch(id: str, current: bool = False, *, name: str = "", description: str = "") -> SessionConfigOption:
         """Create a boolean option. Official clients without support for booleans get a choice of two."""
+        if not isinstance(current, bool):
+            raise TypeError(f"option {id!r} is True or False, not {current!r:.80}; for other values use Option.select")
         return SessionConfigOption(
             id=id,
             name=name or _default_name(id),
@@ -85,19 +87,25 @@ def _default_name(id: str) -> str:
     return id.replace("_", " ").capitalize()
 
 
-def _build_choices(choices: ChoiceSpecs) -> list[ConfigChoice]:
+def _build_choices(id: str, choices: ChoiceSpecs) -> list[ConfigChoice]:
+    if isinstance(choices, str) or not isinstance(choices, Iterable):
+        raise TypeError(f"the choices of option {id!r} are a list, not {choices!r:.80}; write: [{str(choices)!r:.80}]")
     if isinstance(choices, Mapping):
         return [
-            ConfigChoice(group=group, name=group, options=_build_choices(inner)) for group, inner in choices.items()
+            ConfigChoice(group=group, name=group, options=_build_choices(id, inner)) for group, inner in choices.items()
         ]
-    return [_build_choice(choice) for choice in choices]
+    return [_build_choice(id, choice) for choice in choices]
 
 
-def _build_choice(choice: ChoiceSpec) -> ConfigChoice:
-    if isinstance(choice, ConfigChoice):
-        return choice
-    value, name = (choice, choice) if isinstance(choice, str) else choice
-    return ConfigChoice(value=value, name=name)
+def _build_choice(id: str, choice: ChoiceSpec) -> ConfigChoice:
+    match choice:
+        case ConfigChoice():
+            return choice
+        case str():
+            return ConfigChoice(value=choice, name=choice)
+        case (str(value), str(name)):
+            return ConfigChoice(value=value, name=name)
+    raise TypeError(f'a choice of option {id!r} is text, or a value and its name ("a", "A"), not {choice!r:.80}')
 
 
 def value_of(option: SessionConfigOption) -> Any:

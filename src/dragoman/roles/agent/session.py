@@ -15,6 +15,7 @@ from dragoman.dialect.session_table import switch_as_select
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
+from dragoman.roles.agent.author_errors import check_text
 from dragoman.roles.agent.client_files import ClientFiles
 from dragoman.roles.agent.client_terminals import ClientTerminals
 from dragoman.roles.agent.options import supports_switches, value_of, with_value
@@ -429,6 +430,7 @@ class Session:
 
     def set_title(self, title: str) -> None:
         """Set the title and tell the client, if there is one."""
+        check_text("the title of a session", title)
         self._clear_log_fault()
         self.title = title
         update = updates.SessionInfoUpdate(title=title, updated_at=self.updated_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,13 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.author_errors import check_word
+from dragoman.roles.agent.author_errors import (
+    check_commands,
+    check_content,
+    check_permission_options,
+    check_text,
+    check_word,
+)
 from dragoman.roles.agent.turn_parts import Tool
 from dragoman.schema import content as contents
 from dragoman.schema import update as updates
@@ -114,7 +121,7 @@ class Turn:
         if self._messages:
             await self._get_implicit_message(AgentMessageChunk).say(text)
         elif type(text) is not str:
-            await self.send_update(AgentMessageChunk(content=text))  # type: ignore[arg-type]
+            await self.send_update(AgentMessageChunk(content=check_content(text)))
         elif self.session.send_text(AgentMessageChunk, text):
             await self.session.drain()
 
@@ -122,6 +129,8 @@ class Turn:
         """Send a thought chunk."""
         if self._messages:
             await self._get_implicit_message(AgentThoughtChunk).say(text)
+        elif type(text) is not str:
+            await self.send_update(AgentThoughtChunk(content=check_content(text)))
         elif self.session.send_text(AgentThoughtChunk, text):
             await self.session.drain()
 
@@ -165,7 +174,7 @@ class Turn:
         kind: ToolKindName = "other",
         name: str | None = None,
         input: Any = UNSET,
-        paths: Sequence[str | ToolCallLocation] = (),
+        paths: Sequence[str | os.PathLike[str] | ToolCallLocation] = (),
         id: str | None = None,
         requires_permission: bool = False,
         cancellable: bool = False,
@@ -235,9 +244,11 @@ class Turn:
         tool: ToolCallUpdate | None = None,
     ) -> Answer:
         """Ask the user for permission, for a tool call or in general. The answer is true if the user allowed it."""
+        check_text("a question", question)
         check_word("kind", kind, ToolKind)
         call = tool
         if call is None:
+            check_permission_options(options or ())  # those of another agent, for its own call, go on as they are
             self._question_count += 1
             call = ToolCallUpdate(
                 tool_call_id=f"ask_{self.session.turn_count}_{self._question_count}", title=question, kind=kind
@@ -285,8 +296,15 @@ class Turn:
         cost: float | None = None,
         currency: str = "USD",
     ) -> None:
-        """Report the tokens of the turn (sent at its end), and the context size and cost (sent now)."""
-        if input_tokens is not None or output_tokens is not None:
+        """Report the tokens of the turn (sent at its end), and the context size and cost (sent now).
+
+        The update with the cost needs `context_used` and `context_size` (docs/protocol/updates.md#context-usage).
+        """
+        context = {"context_used": context_used, "context_size": context_size}
+        missing = [name for name, value in context.items() if value is None]
+        if missing and (cost is not None or len(missing) == 1):
+            raise ValueError(f"the context and the cost are sent together; give {' and '.join(missing)} too")
+        if not (input_tokens is output_tokens is thought_tokens is None):
             usage = Usage(total_tokens=0, input_tokens=input_tokens or 0, output_tokens=output_tokens or 0)
             usage.thought_tokens = UNSET if thought_tokens is None else thought_tokens
             usage.total_tokens = usage.input_tokens + usage.output_tokens + (thought_tokens or 0)
@@ -310,6 +328,7 @@ class Turn:
 
     async def set_commands(self, *commands: updates.AvailableCommand) -> None:
         """Replace the slash commands of the session and tell the client."""
+        check_commands(commands)
         self.session.commands = list(commands)
         self.session.send_commands()
 
@@ -317,6 +336,7 @@ class Turn:
         self, title: str, description: str = "", *, severity: updates.NoticeSeverityName = "info"
     ) -> None:
         """Show a notice outside the conversation. Only clients that support notices get it."""
+        check_text("the title of a notice", title)
         check_word("severity", severity, updates.NoticeSeverity)
         await self.send_update(updates.Notice(severity=severity, title=title, description=description or UNSET))
 

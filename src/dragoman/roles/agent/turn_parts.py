@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,16 @@ from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.author_errors import check_word
+from dragoman.roles.agent.author_errors import (
+    check_content,
+    check_permission_options,
+    check_text,
+    check_tool_content,
+    check_word,
+    needs_async_with,
+    tool_diff,
+    tool_locations,
+)
 from dragoman.schema import update as updates
 from dragoman.schema.base import Marker
 from dragoman.schema.content import ContentBlock, TextContent
@@ -21,9 +31,9 @@ from dragoman.schema.plan import PlanEntry, PlanEntryPriority, PlanEntryStatus, 
 from dragoman.schema.toolcall import (
     AgentTerminalEmbed,
     ControlCapabilities,
-    Diff,
     TerminalEmbed,
     ToolCallBlock,
+    ToolCallContent,
     ToolCallLocation,
     ToolCallStatusName,
     ToolCallUpdate,
@@ -63,6 +73,10 @@ class TurnPlan:
         """Change a step; arguments that are None keep their value."""
         members = {"content": content, "status": status, "priority": priority}
         members = {name: value for name, value in members.items() if value is not None}
+        if not isinstance(step, int):
+            raise TypeError(f"a step of the plan is a number, 0 for the first, not {step!r:.80}")
+        if not 0 <= step < len(self.entries):
+            raise IndexError(f"the plan has no step {step}: its steps are 0 to {len(self.entries) - 1}")
         self.entries[step] = msgspec.structs.replace(self.entries[step], **members)
         await self.send()
 
@@ -115,7 +129,7 @@ class MessageStream:
                 return
             text = TextContent(text=text)
         self.finish()
-        await self.turn.send_update(self._chunk(text))
+        await self.turn.send_update(self._chunk(check_content(text)))
 
     def finish(self) -> None:
         """Send the buffered text, if messages are not streamed."""
@@ -131,7 +145,7 @@ class MessageStream:
         """Replace everything that the message said. A client without v2 gets the new text as another message."""
         self._buffered.clear()
         whole = updates.AgentThought if self.kind is updates.AgentThoughtChunk else updates.AgentMessage
-        blocks: list[Any] = [TextContent(text=each) if isinstance(each, str) else each for each in content]
+        blocks: list[Any] = [check_content(each) for each in content]
         await self.turn.send_update(whole(message_id=self.id, content=blocks))
 
     async def clear(self) -> None:
@@ -181,11 +195,13 @@ class TurnCompaction:
 
     async def add_summary(self, text: str) -> None:
         """Send a part of the summary that replaces the compacted context."""
+        check_text("a summary", text)
         self._summary_parts.append(text)
         chunk = updates.CompactionSummaryChunk(compaction_id=self.id, content=TextContent(text=text))
         await self.turn.send_update(chunk)
 
 
+@needs_async_with("turn.tool(...) as call")
 class Tool:
     """One tool call of a turn.
 
@@ -202,11 +218,12 @@ class Tool:
         kind: ToolKindName = "other",
         name: str | None = None,
         input: Any = UNSET,
-        paths: Sequence[str | ToolCallLocation] = (),
+        paths: Sequence[str | os.PathLike[str] | ToolCallLocation] = (),
         requires_permission: bool = False,
         cancellable: bool = False,
         starts_at_once: bool = False,
     ) -> None:
+        check_text("the title of a tool call", title)
         check_word("kind", kind, ToolKind)
         self.turn = turn
         self.id = id
@@ -214,11 +231,12 @@ class Tool:
         self.kind = kind
         self.name = name
         self.input = input
-        self.locations = [ToolCallLocation(path=p) if isinstance(p, str) else p for p in paths]
+        self.locations = tool_locations(paths)
         self.requires_permission = requires_permission
         self.status: str = Status.PENDING
         self._starts_at_once = starts_at_once  # announced as in_progress: nobody has to be asked
-        self._content: list[Any] = []
+        self._is_announced = False
+        self._content: list[ToolCallContent] = []
         self._scope: CancelScope | None = None
         if cancellable:
             from dragoman.roles.agent.work.cancel_scope import CancelScope
@@ -241,6 +259,7 @@ class Tool:
             meta={SIDE_DATA_KEY: {"requiresPermission": True}} if self.requires_permission else UNSET,
         )
         self.turn._open_tools[self.id] = self
+        self._is_announced = True
         await self.turn.send_update(start)
         self.status = str(start.status)
         if self._scope is not None:
@@ -292,15 +311,16 @@ class Tool:
 
     async def add_text(self, text: str) -> None:
         """Add text to the content."""
+        check_text("the text of a tool call", text)
         await self.add_content(ToolCallBlock(content=TextContent(text=text)))
 
-    async def add_diff(self, path: str, old: str | None, new: str) -> None:
+    async def add_diff(self, path: str | os.PathLike[str], old: str | None, new: str) -> None:
         """Add a file change to the content. `old` is None for a new file."""
-        await self.add_content(Diff(path=path, old_text=old, new_text=new))
+        await self.add_content(tool_diff(path, old, new))
 
-    async def preview_diff(self, path: str, old: str | None, new: str) -> None:
+    async def preview_diff(self, path: str | os.PathLike[str], old: str | None, new: str) -> None:
         """Show a file change before asking permission for it, without starting the call."""
-        self._content.append(Diff(path=path, old_text=old, new_text=new))
+        self._content.append(tool_diff(path, old, new))
         await self._send_progress(content=list(self._content))
 
     async def add_terminal(self, terminal: str | TurnTerminal) -> None:
@@ -312,6 +332,7 @@ class Tool:
 
     async def append_text(self, text: str) -> None:
         """Append text without sending the whole content again, for output that grows."""
+        check_text("the text of a tool call", text)
         block = ToolCallBlock(content=TextContent(text=text))
         await self.start()
         self._content.append(block)
@@ -329,17 +350,19 @@ class Tool:
         self.turn.session._narrow_for_client(self.turn.session.history)
         await self._send_progress(clear=names)
 
-    async def add_content(self, *content: Any) -> None:
-        """Add any tool call content."""
+    async def add_content(self, *content: str | ContentBlock | ToolCallContent) -> None:
+        """Add text, content blocks and any other content of a tool call."""
+        added = [check_tool_content(each) for each in content]
         if self.status == Status.PENDING:
             self.status = next_status(self.status, Status.IN_PROGRESS)
-        self._content.extend(content)
+        self._content.extend(added)
         await self._send_progress(status=self.status, content=list(self._content))
 
     async def ask_permission(
         self, reason: str | None = None, options: Sequence[PermissionOption] | None = None
     ) -> Answer:
         """Ask the user for permission for this call. If the user rejects it, the call becomes denied."""
+        check_permission_options(options or ())
         await self._set_status(Status.AWAITING_PERMISSION)
         answer = await self.turn.ask_permission(
             reason or self.title, options=options, tool=self._permission_subject(reason)
@@ -354,6 +377,7 @@ class Tool:
 
     async def fail(self, reason: str) -> None:
         """Mark the call failed, or denied if permission was still being asked."""
+        check_text("the reason of a failure", reason)
         if self.status in FINAL_STATUSES:
             return
         is_started = self.status != Status.AWAITING_PERMISSION
@@ -413,4 +437,6 @@ class Tool:
         await self._send_progress(status=status, **members)
 
     async def _send_progress(self, **members: Any) -> None:
+        if not self._is_announced:
+            raise RuntimeError("the tool call was not announced; use: async with turn.tool(...) as call")
         await self.turn.send_update(updates.ToolCallProgress(tool_call_id=self.id, **members))

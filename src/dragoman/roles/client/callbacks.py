@@ -91,12 +91,13 @@ class UserCallbacks:
         if callable(self._permission):
             await _wait_for_reader(session)
             option = await _await_answer(self._permission(params), session)
+            _check_option(option, params)
         else:
             option = choose_option(params, self._permission)
-        is_cancelled = option is None or (session is not None and session.is_turn_cancelled)
-        result = RequestPermissionResult(
-            outcome=CancelledOutcome() if is_cancelled else SelectedOutcome(option_id=option)
-        )
+        if session is not None and session.is_turn_cancelled:
+            option = None
+        outcome = CancelledOutcome() if option is None else SelectedOutcome(option_id=option)
+        result = RequestPermissionResult(outcome=outcome)
         if session is not None:
             await session._note_decision("session/request_permission", params, result)
         return result
@@ -119,6 +120,16 @@ class UserCallbacks:
         if session is not None:
             await session._note_decision("elicitation/create", params, result)
         return result
+
+
+def _check_option(option: object, params: RequestPermissionParams) -> None:
+    """Raise unless a permission function returned the id of an option of this question, or None."""
+    ids = [each.option_id for each in params.options]
+    if option is None or option in ids:
+        return
+    kind = ValueError if isinstance(option, str) else TypeError
+    known = ", ".join(map(repr, ids))
+    raise kind(f"the permission function returned {option!r:.80}; return one of {known}, or None")
 
 
 async def _wait_for_reader(session: ClientSession | None) -> None:

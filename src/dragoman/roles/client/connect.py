@@ -13,22 +13,26 @@ import msgspec
 
 from dragoman.dialect.dialects import dialect_of_version
 from dragoman.dialect.reshape import SIDE_DATA_KEY
+from dragoman.roles.agent.author_errors import needs_async_with
 from dragoman.roles.client.callbacks import AskElicitation, AskPermission, LoginRunner, UserCallbacks
-from dragoman.roles.client.dial import Dialer, OpensTransport
+from dragoman.roles.client.caller_errors import check_kind
+from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.offers import Functions
 from dragoman.roles.client.remote_agent import RemoteAgent
-from dragoman.roles.client.session import SessionSettings
+from dragoman.roles.client.session_settings import SessionSettings
+from dragoman.roles.client.target import Target
 from dragoman.roles.client.workspace import WorkspaceAccess
 from dragoman.schema import initialize as types
 from dragoman.schema.base import Marker, to_json
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import find_method, methods_that
 from dragoman.schema.side import Side
+from dragoman.transport.address import is_remote
 from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
-from dragoman.transport.socket import is_remote
 
 if TYPE_CHECKING:
+    from dragoman.roles.agent.agent import Agent
     from dragoman.roles.client.logged_sessions import LogSettings
     from dragoman.store.contract import Entry, Store
     from dragoman.transport.recording.tap import Tap
@@ -44,8 +48,10 @@ SESSION_CAPABILITIES = types.ClientSessionCapabilities(
 
 
 # A class that is called like a function: `async with connect(...) as agent:`.
+@needs_async_with("connect(...) as agent")
 class connect:
-    """Connect to an agent: a command (a str or its arguments), an address, a transport or a `Chain`; use `async with`.
+    """Connect to an agent: a command (a str or its arguments), an address, a transport, an `Agent` or a `Chain`;
+    use `async with`.
 
     Addresses are `unix:/path`, `tcp://127.0.0.1:port`, and URLs: `wss://` for WebSocket, `https://` for Streamable
     HTTP (or WebSocket with `upgrade`). For URLs, `token` is sent as a bearer token and `headers` with every
@@ -69,8 +75,9 @@ class connect:
     `tools` are functions that the agent can use in its sessions. They are the tools of an MCP server `client`, or with
     a mapping the tools of several servers by name (extra `mcp`).
 
-    `initialize_timeout` limits the wait for initialize, `timeout` that for every other request but a prompt. A turn
-    without an update for `idle_timeout` seconds is cancelled. `mcp_servers` go to agents that take them at initialize
+    `initialize_timeout` limits the wait for initialize, in all dialects together (without it, 60 seconds for the first
+    dialect and 20 for each other), `timeout` that for every other request but a prompt. A turn without an update for
+    `idle_timeout` seconds is cancelled. `mcp_servers` go to agents that take them at initialize
     (2025.1); other agents get those of each session. `trace` is a new file for a recording of all messages (`dragoman
     inspect show FILE`), or a function that wraps the transport, for example a `Tap`. With a `store`, every session is
     logged and nothing is delivered before it is stored; `on_entry` gets each entry.
@@ -78,7 +85,7 @@ class connect:
 
     def __init__(
         self,
-        target: str | Sequence[str] | Transport | OpensTransport | None = None,
+        target: Target | Agent | None = None,
         *,
         capable: Iterable[str] = (),
         name: str = "dragoman",
@@ -98,7 +105,7 @@ class connect:
         tools: Functions = (),
         report: Callable[[str], None] | None = None,
         stderr: Callable[[bytes], None] | None = None,
-        initialize_timeout: float = 60.0,
+        initialize_timeout: float | None = None,
         timeout: float | None = None,
         idle_timeout: float | None = None,
         sandbox: Sandbox | None = None,
@@ -112,10 +119,11 @@ class connect:
         reconnect_timeout: float = RECONNECT_TIMEOUT,
         extra_capabilities: Mapping[str, Any] | None = None,
     ) -> None:
+        check_kind("workspace", workspace, WorkspaceAccess)
         if target is None or capable:
-            target, env, cwd, dialect = _capable_target(target, capable, env, cwd, dialect)
+            target, env, cwd, dialect, sandbox = _capable_target(target, capable, env, cwd, dialect, sandbox)
         remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
-        dialer = Dialer(
+        self._dialer = dialer = Dialer(
             target,
             dialect=dialect_of_version(version) if dialect == "auto" and version != 1 else dialect,
             cwd=cwd or os.getcwd(),
@@ -124,13 +132,12 @@ class connect:
             mcp_servers=mcp_servers,
             report=report,
             stderr=stderr,
-            initialize_timeout=initialize_timeout,
+            detection_timeout=initialize_timeout,
             session_capabilities=SESSION_CAPABILITIES if capabilities is None else None,
             sandbox=sandbox,
             trace=trace if callable(trace) else None,
             remote=remote,
         )
-        self._dialer = dialer
         self._recording = None if trace is None or callable(trace) else os.fspath(trace)
         self._stack = ExitStack()
         callbacks = UserCallbacks(permission, elicit)
@@ -146,6 +153,13 @@ class connect:
         log = None if store is None else _log_settings(store, on_entry)
         self._agent = RemoteAgent(dialer, callbacks, workspace, on or {}, terminal_login, settings, log, tools=tools)
         self._agent._handle_host_turns()
+
+    if not TYPE_CHECKING:  # a type checker knows that there are no such attributes
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and hasattr(RemoteAgent, name):
+                raise AttributeError(f"nothing is connected yet; write: async with connect(...) as agent, agent.{name}")
+            raise AttributeError(f"connect(...) has no {name!r}")
 
     async def __aenter__(self) -> RemoteAgent:
         with ExitStack() as stack:
@@ -173,9 +187,14 @@ class connect:
 
 
 def _capable_target(
-    target: object, capable: Iterable[str], env: Mapping[str, str] | None, cwd: str | None, dialect: str
-) -> tuple[list[str], Mapping[str, str], str | None, str]:
-    """Return command, environment, folder and dialect of the configured agent with these capabilities."""
+    target: object,
+    capable: Iterable[str],
+    env: Mapping[str, str] | None,
+    cwd: str | None,
+    dialect: str,
+    sandbox: Sandbox | None,
+) -> tuple[list[str], Mapping[str, str], str | None, str, Sandbox | None]:
+    """Return command, environment, folder, dialect and sandbox of the configured agent with these capabilities."""
     if target is not None:
         raise ValueError("give a target, or capable to choose among your configured agents")
     needs = [capable] if isinstance(capable, str) else list(capable)
@@ -189,6 +208,7 @@ def _capable_target(
         {**agent.env, **(env or {})},
         cwd or agent.cwd or None,
         agent.dialect if dialect == "auto" else dialect,
+        sandbox or agent.confinement,
     )
 
 

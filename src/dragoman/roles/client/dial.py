@@ -9,7 +9,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,17 +22,20 @@ from dragoman.engine.codec import decode_as, json_values, with_unknown_members
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.peer_info import missing_capabilities
-from dragoman.errors import Kind, ProtocolError, StartFailed
-from dragoman.roles.agent.agent import emulator_settings
+from dragoman.errors import ACP_OPTION_HINT, Kind, ProtocolError, StartFailed
 from dragoman.roles.client.callbacks import TerminalLogin, build_login
+from dragoman.roles.client.caller_errors import check_seconds, check_servers
+from dragoman.roles.client.target import OpensTransport, ServesClients, Target, target_of
+from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.schema.auth import AuthMethod
 from dragoman.schema.initialize import ClientSessionCapabilities, InitializeParams, InitializeResult
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
+from dragoman.transport.address import is_address, is_remote
 from dragoman.transport.base import Transport
 from dragoman.transport.sandbox.spec import Sandbox
-from dragoman.transport.socket import dial_local, is_address, is_remote
+from dragoman.transport.socket import dial_local
 
 if TYPE_CHECKING:
     from dragoman.transport.remote.address import RemoteOptions
@@ -43,21 +46,9 @@ NOT_UNDERSTOOD = frozenset({Kind.INVALID_PARAMS, Kind.INVALID_REQUEST, Kind.TIME
 # How long an agent that did not answer in one dialect may take in each of the others. Silence is a weak sign of another
 # dialect: almost always the agent does not start, and with the full time for each dialect the user would learn it after
 # many minutes. Seconds.
-RETRY_TIMEOUT = 20.0
+INITIALIZE_TIMEOUT, RETRY_TIMEOUT = 60.0, 20.0
 
 _INITIALIZE = METHODS[Side.AGENT, "initialize"]
-
-
-@runtime_checkable
-class OpensTransport(Protocol):
-    """Something that runs in this process and is connected to as an agent, such as a `Chain`."""
-
-    peer: str
-
-    async def open_transport(
-        self, report: Callable[[str], None] | None, stderr: Callable[[bytes], None] | None
-    ) -> Transport:
-        """Start it; return the client's end."""
 
 
 class ConnectedAgent(msgspec.Struct, eq=False):
@@ -79,7 +70,7 @@ class Dialer:
 
     def __init__(
         self,
-        target: str | Sequence[str] | Transport | OpensTransport,
+        target: Target | ServesClients,
         *,
         dialect: str = "auto",
         cwd: str,
@@ -88,7 +79,8 @@ class Dialer:
         mcp_servers: Sequence[McpServer] = (),
         report: Callable[[str], None] | None = None,
         stderr: Callable[[bytes], None] | None = None,
-        initialize_timeout: float = 60.0,
+        initialize_timeout: float = INITIALIZE_TIMEOUT,
+        detection_timeout: float | None = None,
         detection: str = "ladder",
         permission: str = "ask",
         session_capabilities: ClientSessionCapabilities | None = None,
@@ -100,10 +92,14 @@ class Dialer:
     ) -> None:
         """`resolve_folder` returns the real path of the folder in which a process is started, or raises.
 
+        `initialize_timeout` is the limit of one initialize; `detection_timeout` replaces it, for all dialects together.
         `first_try` is the dialect that the agent spoke the last time: each wrong guess costs a start of its process.
         """
         if dialect != "auto" and dialect not in PACKAGES:
             raise ValueError(f"unknown dialect {dialect!r}; choose one of auto, {', '.join(PACKAGES)}")
+        target = target_of(target, "connect")
+        check_seconds(initialize_timeout=detection_timeout)
+        check_servers(mcp_servers)
         is_running = is_address(target) if isinstance(target, str) else not isinstance(target, Sequence)
         if sandbox is not None and is_running:
             raise ValueError(
@@ -119,7 +115,8 @@ class Dialer:
         self._inherit_env = inherit_env
         self._mcp_servers = list(mcp_servers)
         self._stderr = stderr
-        self._initialize_timeout = initialize_timeout
+        self._initialize_timeout = initialize_timeout if detection_timeout is None else detection_timeout
+        self._detection_timeout = detection_timeout
         self._detection = detection
         self._permission = permission
         self._session_capabilities = session_capabilities  # for official agents only
@@ -221,8 +218,9 @@ class Dialer:
         return await self._try_dialects(cwd)
 
     async def _try_dialects(self, cwd: str) -> ConnectedAgent:
-        refusals: list[str] = []
+        refusals: dict[str, list[str]] = {}  # the dialects, by what the agent said
         timeout = self._initialize_timeout
+        end = None if self._detection_timeout is None else asyncio.get_running_loop().time() + self._detection_timeout
         names = list(dict.fromkeys([*filter(None, [self._first_try]), *detect.TRY_ORDER, detect.NEXT_VERSION]))
         first = names[0]
         while names:
@@ -238,8 +236,12 @@ class Dialer:
                     raise
                 if not self.can_restart:
                     raise
-                refusals.append(f"{name}: {error.message}")
-                if error.kind == Kind.TIMEOUT:
+                refusals.setdefault(error.message, []).append(name)
+                if end is not None:
+                    timeout = end - asyncio.get_running_loop().time()
+                    if timeout <= 0:
+                        break
+                elif error.kind == Kind.TIMEOUT:
                     timeout = min(timeout, RETRY_TIMEOUT)
                     if self.report is not None:  # it takes long, so show progress
                         self.report(f"{self._display_name} in {name}: {error.message}; trying the next dialect")
@@ -254,8 +256,10 @@ class Dialer:
                 return await self._initialize(await self._open_connection(detected, cwd), cwd)
             self.dialect = name
             return await self._accept_or_close(connection, answer, cwd)
+        understood = "in any dialect" if not names else f"within {self._detection_timeout:g} seconds"
+        reasons = "; ".join(f"{', '.join(dialects)}: {reason}" for reason, dialects in refusals.items())
         raise StartFailed(
-            f"{self._display_name} does not understand initialize in any dialect ({'; '.join(refusals)}); "
+            f"{self._display_name} does not understand initialize {understood} ({reasons}); "
             "if you know its dialect, name it; if it starts slowly, start it once by hand first"
         )
 
@@ -321,8 +325,7 @@ class Dialer:
         except ProtocolError:
             if self._is_echo:
                 raise StartFailed(
-                    f"{self._display_name} is not an ACP agent: it sends back what it gets; "
-                    "many agents speak ACP only with an option or a subcommand, such as --acp"
+                    f"{self._display_name} is not an ACP agent: it sends back what it gets; {ACP_OPTION_HINT}"
                 ) from None
             raise
 

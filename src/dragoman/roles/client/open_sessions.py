@@ -15,7 +15,9 @@ from dragoman.engine.connection import Connection
 from dragoman.engine.text_run import TextRun
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.roles.agent.options import value_of
-from dragoman.roles.client.session import ClientSession, SessionSettings
+from dragoman.roles.client.caller_errors import check_loop, check_servers
+from dragoman.roles.client.session import ClientSession
+from dragoman.roles.client.session_settings import SessionSettings
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.session import ForkSessionParams, LoadSessionParams, NewSessionParams, ResumeSessionParams
 
@@ -36,6 +38,7 @@ def open_params(
 
     A list that the caller left out of a server is empty; a dialect that does not require it leaves it out too.
     """
+    check_servers(mcp_servers)
     return kind(
         cwd=os.path.abspath(cwd),
         mcp_servers=[_complete_server(server) for server in mcp_servers],
@@ -81,6 +84,7 @@ class OpenSessions:
         self, params: NewSessionParams, mode: str | None, on_opened: Callable[[Connection, Any], None]
     ) -> None:
         """Send session/new. `on_opened` adds the session at once, because the agent's next message may need it."""
+        check_loop(self._agent.connection)
         dialect = self._agent.connection.dialect
         if not dialect.is_native:
             params = _omit_empty_servers(params)
@@ -133,6 +137,7 @@ class OpenSessions:
         """Open a session with the history of another, whose log is `origin`."""
         sessions: list[ClientSession] = []
         connection = self._agent.connection
+        check_loop(connection)
 
         def on_opened(result: Any) -> None:
             sessions.append(self._create(result.session_id, "session/fork", params, connection, origin=origin))
@@ -149,6 +154,7 @@ class OpenSessions:
         Add it first, because the history precedes the answer (docs/protocol/peers.md#replay). If the agent refuses,
         restore the state before (docs/protocol/peers.md#offered-but-missing).
         """
+        check_loop(self._agent.connection)
         if isinstance(params, LoadSessionParams):
             params = _omit_empty_servers(params)
         connection = await self._agent._connection_for_cwd(params.cwd)

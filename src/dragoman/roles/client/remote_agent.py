@@ -17,10 +17,12 @@ from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming, make_handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.client.callbacks import LoginRunner, UserCallbacks, run_login
+from dragoman.roles.client.caller_errors import check_loop
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
 from dragoman.roles.client.offers import Declaration, Functions, ToolOffers
 from dragoman.roles.client.open_sessions import OpenSessions, open_params
-from dragoman.roles.client.session import ClientSession, SessionSettings
+from dragoman.roles.client.session import ClientSession
+from dragoman.roles.client.session_settings import SessionSettings
 from dragoman.roles.client.workspace import AgentWorkspace, WorkspaceAccess
 from dragoman.roles.client.workspace_calls import missing_file_is_empty
 from dragoman.schema import auth
@@ -312,7 +314,8 @@ class RemoteAgent:
         """
         logs = self._sessions.logs
         if logs is None:
-            raise RuntimeError("only an agent with a store has logged sessions; pass store to connect")
+            message = "only an agent with a store has logged sessions; pass store to connect"
+            raise ProtocolError(Kind.INVALID_STATE, message)
         return await logs.continue_session(log_id, cwd, mcp_servers, directories, restore_setup)
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None) -> types.ListSessionsResult:
@@ -342,6 +345,7 @@ class RemoteAgent:
     async def _end_session(self, method: str, params: Any) -> None:
         session = self.find_session(params.session_id)
         connection = self.connection if session is None else session.connection
+        check_loop(connection)
         await connection.request(method, params, timeout=self._settings.timeout)
         if session is not None:
             self._sessions.by_id.pop(session.id, None)
@@ -406,6 +410,7 @@ class RemoteAgent:
 
     async def request(self, method: str, params: Any, *, timeout: float | None = None) -> Any:
         """Send a request: typed params and result for known methods, plain JSON for extensions."""
+        check_loop(self.connection)
         limit = self._settings.timeout if timeout is None else timeout
         return await self.connection.request(method, params, timeout=limit)
 

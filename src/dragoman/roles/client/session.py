@@ -9,18 +9,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.session_table import compact_json
 from dragoman.engine.connection import Connection
-from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError
+from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError
+from dragoman.roles.client.caller_errors import check_loop, check_seconds, content_blocks
 from dragoman.roles.client.follow import Location, LocationStream, new_locations
+from dragoman.roles.client.session_settings import SessionSettings
 from dragoman.roles.client.turn import ClientTurn, cancel_call
 from dragoman.schema import update as updates
 from dragoman.schema.config import SessionConfigOption, SessionModeState, SetConfigOptionParams, SetModeParams
-from dragoman.schema.content import ContentBlock, TextContent
+from dragoman.schema.content import ContentBlock
 from dragoman.schema.mcp import McpServer
 from dragoman.schema.plan import PlanEntry
 from dragoman.schema.prompt import CancelParams
@@ -43,21 +44,6 @@ MAX_UPDATES_OUTSIDE_TURNS = 10_000
 STOP_TIMEOUT = 10.0
 
 T = TypeVar("T")
-
-
-class SessionSettings(msgspec.Struct, frozen=True):
-    """Settings of a RemoteAgent for its sessions."""
-
-    timeout: float | None = None  # for every request but session/prompt
-    idle_timeout: float | None = None  # for turns without updates
-    renew: Callable[[ClientSession], Awaitable[None]] | None = None  # replaces a session that the agent lost
-    release: Callable[[str], Awaitable[None]] | None = None  # ends its watches and terminals
-    held_updates: Callable[[str], asyncio.Future[None] | None] | None = None  # what the end of a turn waits for
-    # For the room of a host:
-    keeps_messages: bool = True  # False: they are read from the log
-    decider: Callable[[Any], str] = lambda params: "user"  # who answered a question
-    on_agent_lost: Callable[[ClientSession, ConnectionFailed], None] = lambda session, error: None
-    interruption: Callable[[], ProtocolError] | None = None  # the error of a turn whose agent we ended
 
 
 class ClientSession:
@@ -92,7 +78,7 @@ class ClientSession:
         self._transcript = Transcript()
         self._unmerged = self._transcript.unmerged
         self._followers: list[LocationStream] = []
-        self._own_turn_id = ""  # the host's id of our last turn
+        self._own_turn_id = ""  # the host's id of our turn, while it runs
         self._is_foreign_turn = False  # whether the turn that runs in the host is another client's
         self._open_questions: set[asyncio.Future[Any]] = set()
         self.log: SessionLog | NoLog = NO_LOG
@@ -188,7 +174,7 @@ class ClientSession:
 
     def prompt(
         self,
-        content: str | Sequence[ContentBlock],
+        content: str | ContentBlock | Sequence[ContentBlock],
         *,
         timeout: float | None = None,
         idle_timeout: float | None = None,
@@ -201,7 +187,8 @@ class ClientSession:
         and raises a ProtocolError of kind timeout. In the log, `by` is the author of the prompt, and `log_extra` are
         more members of its entry.
         """
-        blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
+        blocks = content_blocks(content)
+        check_seconds(timeout=timeout, idle_timeout=idle_timeout)
         idle = self._settings.idle_timeout if idle_timeout is None else idle_timeout
         preamble, self._preamble = self._preamble, []
         return ClientTurn(
@@ -210,13 +197,14 @@ class ClientSession:
 
     async def ask(
         self,
-        content: str | Sequence[ContentBlock],
+        content: str | ContentBlock | Sequence[ContentBlock],
         *,
         timeout: float | None = None,
         idle_timeout: float | None = None,
         recovery: Recovery | None = None,
     ) -> str:
         """Prompt, wait for the end of the turn, and return the agent's text. `recovery` decides about errors."""
+        check_seconds(timeout=timeout, idle_timeout=idle_timeout)
         idle = self._settings.idle_timeout if idle_timeout is None else idle_timeout
 
         async def run_once(timeout_factor: float) -> str:
@@ -236,11 +224,13 @@ class ClientSession:
 
     async def _renew(self) -> None:
         if self._settings.renew is None:
-            raise RuntimeError("this session cannot be renewed, because no RemoteAgent opened it")
+            message = "this session cannot be renewed, because no RemoteAgent opened it"
+            raise ProtocolError(Kind.INVALID_STATE, message)
         await self._settings.renew(self)
 
     async def request(self, method: str, params: Any) -> Any:
         """Send a request about this session. Raises a ProtocolError of kind timeout if there is no answer in time."""
+        check_loop(self.connection)
         return await self.connection.request(method, params, timeout=self._settings.timeout)
 
     async def set_mode(self, mode_id: str, *, by: str = "user") -> None:
@@ -343,10 +333,10 @@ class ClientSession:
         """Note which turn runs in a host, after everything before. Updates of other turns do not go to our turn."""
 
         def note() -> None:
-            if state == "yours":
-                self._own_turn_id = turn_id
-            # A client that joins during a turn gets this notice late, possibly after the turn has become its own.
-            self._is_foreign_turn = state in ("started", "running") and turn_id != self._own_turn_id
+            if state in ("yours", "ended"):
+                self._own_turn_id = turn_id if state == "yours" else ""
+            # A client that joins is told "running", perhaps late, over another stream, when its own turn runs.
+            self._is_foreign_turn = state == "started" or (state == "running" and not self._own_turn_id)
 
         self.log.call_after(note)
 
@@ -356,7 +346,7 @@ class ClientSession:
         if self.on_update is not None or turn is None or turn.is_over or self._is_foreign_turn:
             return False
         if is_taken := turn._receive_run(chunks):
-            self._transcript.add_run(chunks)
+            turn._note_text(self._transcript.add_run(chunks))
         return is_taken
 
     async def _note_question(self, method: str, params: Any) -> None:

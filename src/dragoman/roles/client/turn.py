@@ -1,4 +1,4 @@
-"""ClientTurn: one turn as its client sees it, and its timeouts."""
+"""ClientTurn: one turn as its client sees it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dragoman.engine.incoming import DoneCallback
 from dragoman.errors import ConnectionFailed, DragomanError, Kind, ProtocolError
 from dragoman.ids import new_id
-from dragoman.schema.content import TextContent
+from dragoman.roles.agent.author_errors import needs_async_with
+from dragoman.roles.client.caller_errors import check_loop, content_blocks
+from dragoman.roles.client.turn_timeouts import TurnTimeouts
+from dragoman.schema.content import ContentBlock
 from dragoman.schema.prompt import PromptParams, PromptResult, StopReason, Usage
 from dragoman.schema.terminal import CancelTerminalParams
 from dragoman.schema.toolcall import CancelToolCallParams
@@ -24,49 +27,6 @@ if TYPE_CHECKING:
     from dragoman.roles.client.session import ClientSession
 
 
-# Checks of the idle timeout within one such timeout: a turn ends at most a quarter late.
-CHECKS_PER_IDLE_TIMEOUT = 4
-
-# How long an agent may take to end a turn that timed out. Seconds.
-CANCEL_GRACE = 5.0
-
-
-class TurnTimeouts:
-    """The timeouts of one turn."""
-
-    def __init__(self, idle_timeout: float | None, timeout: float | None, now: float) -> None:
-        self._idle_timeout = idle_timeout
-        self._timeout = timeout
-        self._started = now
-        self._update_count = -1
-        self._last_activity = now  # as of the last check
-
-    @property
-    def grace(self) -> float:
-        """How long to wait for the end after the timeout."""
-        return min(limit for limit in (self._idle_timeout, self._timeout, CANCEL_GRACE) if limit is not None)
-
-    def next_check(self, now: float) -> float:
-        """Return the seconds until the next check."""
-        delays = []
-        if self._idle_timeout is not None:
-            delays.append(self._idle_timeout / CHECKS_PER_IDLE_TIMEOUT)
-        if self._timeout is not None:
-            delays.append(self._started + self._timeout - now)
-        return max(min(delays), 0.001)
-
-    def check(self, now: float, update_count: int, agent_is_waiting: bool) -> str | None:
-        """Return which timeout has passed, or None. There is activity if updates arrived or the agent waits for us."""
-        if update_count != self._update_count or agent_is_waiting:
-            self._update_count = update_count
-            self._last_activity = now
-        if self._timeout is not None and now - self._started >= self._timeout:
-            return f"the turn took longer than {self._timeout:g} s"
-        if self._idle_timeout is not None and now - self._last_activity >= self._idle_timeout:
-            return f"the agent sent no update for {self._idle_timeout:g} s"
-        return None
-
-
 # Updates that a reader may leave unread before the connection waits for it.
 MAX_UNREAD_UPDATES = 20_000
 
@@ -75,6 +35,7 @@ MAX_UNREAD_UPDATES = 20_000
 QUICK_ROUNDS, POLL_INTERVAL = 100, 0.002
 
 
+@needs_async_with("session.prompt(...) as turn; for the text alone: await session.ask(...)")
 class ClientTurn:
     """A turn, from a prompt to its stop reason. Iterate over it for the updates, in order.
 
@@ -96,6 +57,8 @@ class ClientTurn:
         self.cancelled = False
         self.is_over = False
         self.result: PromptResult | None = None
+        self._is_sent = False
+        self._answer = Transcript()  # what the agent said in this turn
         self._prompt = prompt
         self._preamble = preamble  # blocks to send before the prompt
         self._by = by
@@ -133,9 +96,14 @@ class ClientTurn:
 
     async def __aenter__(self) -> ClientTurn:
         session = self.session
+        check_loop(session.connection)
+        if self._is_sent:
+            raise ProtocolError(Kind.INVALID_STATE, "this turn was already sent; call session.prompt again")
         if session.turn is not None and not session.turn.is_over:
-            raise RuntimeError("a turn is already running in this session; wait until it ends or cancel it")
-        session.turn = self
+            running = "a turn is already running in this session; wait until it ends or cancel it"
+            raise ProtocolError(Kind.INVALID_STATE, running)
+        self._is_sent = True
+        session.turn, session._own_turn_id = self, ""
         done = self._on_answer
         if session.log.store is not None:
             await self._log_start()
@@ -225,6 +193,7 @@ class ClientTurn:
 
     async def wait(self) -> PromptResult:
         """Wait for the end of the turn without reading the updates."""
+        self._check_sent()
         await self._wait_end()
         if self._error is not None:
             raise self._error
@@ -232,15 +201,18 @@ class ClientTurn:
         return self.result
 
     async def text(self) -> str:
-        """Run the turn to its end and return the agent's text; a whole message replaces what was said of it."""
-        answer = Transcript()
-        async with self:
-            async for update in self:
-                if type(update) is AgentMessage or type(update) is AgentMessageChunk:
-                    answer.add(update)
-        return "".join(message.text for message in answer.messages)
+        """Wait for the end of the turn and return the agent's text; send the prompt first if it was not sent.
 
-    def steer(self, content: str | Sequence[Any]) -> asyncio.Future[PromptResult]:
+        A whole message replaces what was said of it.
+        """
+        if not self._is_sent:
+            async with self:
+                return await self.text()
+        async for _ in self:  # what nobody read is of no use any more
+            pass
+        return "".join(message.text for message in self._answer.messages)
+
+    def steer(self, content: str | ContentBlock | Sequence[ContentBlock]) -> asyncio.Future[PromptResult]:
         """Send another prompt while the turn runs, to a v2 agent. The turn ends when all its prompts have ended.
 
         The agent takes it into the running work, or works on it afterwards. The future is for whom its end matters.
@@ -249,9 +221,10 @@ class ClientTurn:
         if not connection.dialect.is_wide:
             message = "this agent takes no prompt while it works; wait for the end of the turn"
             raise ProtocolError(Kind.CAPABILITY_UNSUPPORTED, message)
+        self._check_sent()
         if self.is_over:
-            raise RuntimeError("the turn is over; start another one with session.prompt")
-        blocks: list[Any] = [TextContent(text=content)] if isinstance(content, str) else list(content)
+            raise ProtocolError(Kind.INVALID_STATE, "the turn is over; start another one with session.prompt")
+        blocks = content_blocks(content)
         self.session._add_prompt(blocks)
         answered: asyncio.Future[PromptResult] = asyncio.get_running_loop().create_future()
         self._open_prompts += 1
@@ -276,8 +249,17 @@ class ClientTurn:
         return answered
 
     def __aiter__(self) -> AsyncIterator[SessionUpdate]:
+        self._check_sent()
         self._iterating = True
         return self._updates()
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("use: async for update in turn")
+
+    def _check_sent(self) -> None:
+        if not self._is_sent:
+            message = "the prompt was not sent; write: async with session.prompt(...) as turn"
+            raise ProtocolError(Kind.INVALID_STATE, message)
 
     async def _updates(self) -> AsyncIterator[SessionUpdate]:
         unread = self._unread
@@ -308,6 +290,8 @@ class ClientTurn:
         """Receive one update of this turn."""
         self._unread.append(update)
         self._received_count += 1
+        if type(update) is AgentMessageChunk or type(update) is AgentMessage:
+            self._answer.add(update)
         if self._waiter is not None:
             self._wake()
         if len(self._unread) > MAX_UNREAD_UPDATES and self._iterating:
@@ -320,8 +304,16 @@ class ClientTurn:
         """Count an update of another client's turn as activity: ours waits for that turn in the host."""
         self._foreign_count += 1
 
+    def _note_text(self, chunks: list[Any]) -> None:
+        """Note the text of consecutive chunks of one message, which are joined already."""
+        if type(chunks[0]) is AgentMessageChunk:
+            self._answer.add_run(chunks)
+
     def _receive_run(self, updates: list[Any]) -> bool:
-        """Receive consecutive updates. Return False, and do nothing, if there are too many unread ones."""
+        """Receive consecutive updates. Return False, and do nothing, if there are too many unread ones.
+
+        The caller joins their text, and then calls `_note_text`.
+        """
         if len(self._unread) + len(updates) > MAX_UNREAD_UPDATES:
             return False
         self._unread.extend(updates)

@@ -121,9 +121,10 @@ class FileCalls:
         files = await self._approved_files("read", params, "fs/read_text_file")
         encoding = side_data_of(params).get("encoding", "utf-8")
         try:
-            selection = await asyncio.to_thread(
-                files.read_lines, params.path, params.line or None, int_or_none(params.limit), encoding
-            )
+            place = (params.path, params.line or None, int_or_none(params.limit), encoding)
+            selection = files.read_lines_at_once(*place)
+            if selection is None:
+                selection = await asyncio.to_thread(files.read_lines, *place)
         except ProtocolError as error:
             if self.missing_file_is_empty and error.kind == Kind.RESOURCE_NOT_FOUND:
                 return fs.ReadTextFileResult(content="")
@@ -281,6 +282,13 @@ def _file_content(file: fs.FileToWrite, index: int) -> str | bytes:
     return file.content if isinstance(file.content, str) else _decode_base64(str(file.data), f"files[{index}].data")
 
 
+def _command_line(command: str, argv: list[str], line: Any) -> str:
+    """Return the command as the agent gave it. A shell that we put around its line is not a shell that it asked for."""
+    if argv[0] != command:
+        return command
+    return line if isinstance(line, str) and argv == ["/bin/sh", "-c", line] else shlex.join(argv)
+
+
 def _invalid_params(path: str, message: str) -> ProtocolError:
     errors = [{"path": path, "message": message}]
     return ProtocolError(Kind.INVALID_PARAMS, f"{path}: {message}", {"errors": errors})
@@ -335,10 +343,10 @@ class TerminalCalls:
         from dragoman.workspace.terminals import build_argv
 
         argv = build_argv(params.command, params.args or ())
-        line = shlex.join(argv) if argv[0] == params.command else params.command
+        options = side_data_of(params)
+        line = _command_line(params.command, argv, options.get("line"))
         terminals = self._terminals_of(params.session_id)
         env = {pair.name: pair.value for pair in params.env or ()}
-        options = side_data_of(params)
         pty = self._pty_options(options)
         folder = terminals.folder(params.cwd or None)
         await self._workspace.require_approval(

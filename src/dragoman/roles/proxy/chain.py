@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dragoman.dialect import detect
@@ -14,8 +14,10 @@ from dragoman.dialect.dialects import DEFAULT_DIALECT, DIALECT_NAMES
 from dragoman.dialect.peek import decode_frame
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import AgentExited, ConnectionFailed, TransportClosed
+from dragoman.roles.agent.agent import Agent
 from dragoman.roles.client.callbacks import is_login_run, run_agent_login
 from dragoman.roles.client.dial import Dialer, parse_command
+from dragoman.roles.client.target import Target, target_of
 from dragoman.roles.proxy.component import Component, InProcessProxy
 from dragoman.roles.proxy.conductor import START_TIMEOUT, Conductor
 from dragoman.roles.proxy.hop_recorder import HopRecorder
@@ -23,6 +25,7 @@ from dragoman.roles.proxy.proxy import Proxy
 from dragoman.roles.proxy.relay import Relay, write_stderr
 from dragoman.transport.base import FrameConsumer, Transport, WrappedTransport
 from dragoman.transport.memory import internal_pair
+from dragoman.transport.sandbox.spec import Sandbox
 from dragoman.wire.frames import Frame
 
 AnyProxy = str | Sequence[str] | InProcessProxy | Component
@@ -32,8 +35,8 @@ class Chain:
     """Proxies in order, the first one next to the client, before an agent.
 
     A proxy is a command, the name of a built-in proxy with its options ("budget --tokens 50000"), a `Proxy` object, or
-    a `Component` that says more about one of these. The agent is a command, an address or a transport. A chain without
-    an agent is itself a proxy: it runs under another conductor.
+    a `Component` that says more about one of these. The agent is a command, an address, a transport or an `Agent`. A
+    chain without an agent is itself a proxy: it runs under another conductor.
 
         chain = Chain(["context", my_proxy, "their-proxy --verbose"], agent="my-agent --acp")
         chain.run()                           # serve a client over standard input and output
@@ -44,23 +47,28 @@ class Chain:
         self,
         proxies: Sequence[AnyProxy],
         *,
-        agent: str | Sequence[str] | Transport | None = None,
+        agent: Target | Agent | None = None,
         client_dialect: str = "auto",
         agent_dialect: str = "auto",
+        agent_env: Mapping[str, str] | None = None,
+        agent_sandbox: Sandbox | None = None,
         name: str = "chain",
         start_timeout: float = START_TIMEOUT,
         wrap: Callable[[Transport, str], Transport] | None = None,
         record: str | os.PathLike[str] | None = None,
     ) -> None:
         """`record` is a file for the messages between the client and the first component; those of the other hops are
-        recorded next to it. `wrap` may put something around the transport of each component; it gets its name.
+        recorded next to it. `wrap` may put something around the transport of each component; it gets its name. The
+        variables and the sandbox are for the agent alone.
         """
         self.name = name
         self.peer = name
         self._proxies = list(proxies)
-        self._agent = agent or None
+        self._agent = target_of(agent, "agent= of Chain") if agent else None
         self._client_dialect = client_dialect
         self._agent_dialect = agent_dialect
+        self._agent_env = dict(agent_env or {})
+        self._agent_sandbox = agent_sandbox
         self._start_timeout = start_timeout
         self._wrap = wrap
         self._record = None if record is None else os.path.abspath(record)
@@ -94,7 +102,7 @@ class Chain:
 
         try:
             if is_login_run(os.environ) and self.agent_command:
-                sys.exit(run_loop(run_agent_login(self.agent_command, os.environ)))
+                sys.exit(run_loop(run_agent_login(self.agent_command, {**os.environ, **self._agent_env})))
             status = run_loop(serve())
         except KeyboardInterrupt:
             sys.exit(130)
@@ -146,6 +154,8 @@ class Chain:
             self._agent,
             dialect=self._agent_dialect,
             cwd=os.getcwd(),
+            env=self._agent_env or None,
+            sandbox=self._agent_sandbox,
             report=report,
             stderr=stderr,
             initialize_timeout=self._start_timeout,

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -27,15 +27,20 @@ class InProcessProxy(Protocol):
 
     name: str
 
+    def extend(self, functions: ProxyFunctions) -> Callable[[], Awaitable[None]]:
+        """Add its handlers for one chain; return the function that releases what they use."""
+
+
+@runtime_checkable
+class RelayProxy(Protocol):
+    """A proxy in this process that can work on a relay with two connections of its own."""
+
     @property
     def needs_relay(self) -> bool:
-        """Whether it needs a relay with two connections of its own."""
+        """Whether it works on nothing else."""
 
     def extend_relay(self, relay: Relay) -> Callable[[], Awaitable[None]]:
         """Add its handlers to a relay; return the function that releases what they use."""
-
-    def extend(self, functions: ProxyFunctions) -> Callable[[], Awaitable[None]]:
-        """Add its handlers for one chain; return the function that releases what they use."""
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,10 +15,10 @@ from dragoman.dialect.dialects import DEFAULT_DIALECT, load_dialect
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import refuse_unknown
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.client.dial import Dialer
+from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.roles.proxy.call import Call
-from dragoman.roles.proxy.component import Component
+from dragoman.roles.proxy.component import Component, RelayProxy
 from dragoman.roles.proxy.ends import AgentEnd, LinkEnd
 from dragoman.roles.proxy.functions import ProxyFunctions
 from dragoman.roles.proxy.hop_recorder import HopRecorder
@@ -53,6 +53,10 @@ class Station(Protocol):
         """End the component."""
 
 
+# What to do with a chain that was started as an agent, but has none.
+HOW_TO_START = "start it with dragoman conduct, or give proxy.run(COMMAND)"
+
+
 class Conductor:
     """One client, the proxies in order, and an agent."""
 
@@ -78,6 +82,8 @@ class Conductor:
         """
         self._report = report
         self._name = name  # of the only proxy
+        labels = " and ".join(component.label for component in components) or "this chain"
+        self._labels = f"{labels} are proxies" if len(components) > 1 else f"{labels} is a proxy"
         self._stderr = stderr
         self._start_timeout = start_timeout
         self._is_proxy = dialer is None and successor is None
@@ -113,7 +119,7 @@ class Conductor:
         if component.command:
             return ProxyProcess(name, component, pass_on, self._fail, self._report, self._stderr, wrap)
         proxy = component.in_process
-        if proxy.needs_relay:
+        if isinstance(proxy, RelayProxy) and proxy.needs_relay:
             return RelayStation(name, proxy, pass_on, self._fail, self._report)
         functions = ProxyFunctions(name, pass_on, self._report)
         self._closers.append(proxy.extend(functions))
@@ -191,9 +197,8 @@ class Conductor:
     def _initialize(self, method: str, params: Params, call: Call) -> None:
         spelling = INITIALIZE_METHODS.get(method)
         if spelling is None and self._is_proxy:
-            raise ProtocolError(
-                Kind.INVALID_REQUEST, "this chain runs as a proxy and expects proxy/initialize from a conductor"
-            )
+            # Not invalid_request, after which a client would try every other dialect.
+            raise ProtocolError(Kind.INVALID_STATE, f"{self._labels} without an agent; {HOW_TO_START}")
         if spelling is not None and not self._is_proxy:
             raise ProtocolError(
                 Kind.INVALID_REQUEST, f"expected initialize, not {method}: this chain has its own agent and is no proxy"

@@ -13,8 +13,8 @@ from dragoman.engine.codec import decode_as, json_values
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Incoming, to_protocol_error
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
+from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.roles.proxy.call import Call
 from dragoman.roles.proxy.functions import PassOn
 from dragoman.roles.proxy.link import Link, Params

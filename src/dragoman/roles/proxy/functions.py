@@ -33,6 +33,7 @@ class Passing(NamedTuple):
     method: str
     raw: Raw
     id: int | None = None  # the same for a request and its answer
+    request: Raw | None = None  # the params of the request that a result or an error answers
 
 
 # Gets each message that passes. Returns other JSON in its place, or None to leave it. Raising ProtocolError refuses a
@@ -114,7 +115,7 @@ class ProxyFunctions:
             if changed is not None:
                 params, frame = changed, None
             if call is not None:
-                call = self._with_rewritten_answer(receiver, method, call, id)
+                call = self._with_rewritten_answer(receiver, method, raw, call, id)
         handler = self._handlers.get((receiver, method))
         if handler is None:
             return self._pass_on(receiver, method, params, call, frame)
@@ -235,7 +236,7 @@ class ProxyFunctions:
                 passing = passing._replace(raw=changed)
         return changed
 
-    def _with_rewritten_answer(self, receiver: Side, method: str, call: Call, id: int | None) -> Call:
+    def _with_rewritten_answer(self, receiver: Side, method: str, params: Raw, call: Call, id: int | None) -> Call:
         def answer(envelope: Envelope | None, error: ProtocolError | None) -> None:
             if envelope is None:
                 call.finish(None, error)
@@ -245,7 +246,7 @@ class ProxyFunctions:
             assert not isinstance(raw, msgspec.UnsetType)
             try:
                 kind = "error" if is_error else "result"
-                changed = self._rewrite(Passing(kind, receiver.other, method, raw, id))
+                changed = self._rewrite(Passing(kind, receiver.other, method, raw, id, params))
             except ProtocolError as refusal:
                 call.finish(None, refusal)
                 return

@@ -14,7 +14,7 @@ from dragoman.engine.codec import json_values
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import refuse_unknown
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, StartFailed
-from dragoman.roles.agent.agent import emulator_settings
+from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.roles.proxy.call import Call
 from dragoman.roles.proxy.component import Component
 from dragoman.roles.proxy.functions import PassOn

@@ -11,12 +11,14 @@ from difflib import get_close_matches
 from typing import Any, Protocol, TypeVar, get_type_hints
 
 from dragoman.dialect.emulator import SessionIds
-from dragoman.engine.codec import json_values, with_unknown_members
+from dragoman.engine.codec import decode_as, json_values, with_unknown_members
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
-from dragoman.errors import AgentExited, ConnectionFailed, ProtocolError, TransportClosed
+from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError, TransportClosed
+from dragoman.roles.agent.agent import Agent
 from dragoman.roles.client.callbacks import is_login_run, run_agent_login
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.offers import Functions
+from dragoman.roles.client.target import Target
 from dragoman.roles.proxy.functions import FunctionHost, ProxyFunctions, Rewrite, typed_result
 from dragoman.roles.proxy.relay import Relay, write_stderr
 from dragoman.roles.proxy.relay_functions import RelayFunctions
@@ -28,6 +30,8 @@ from dragoman.transport.sandbox.spec import Sandbox
 # How long an agent may take to answer initialize. The first start of some agents downloads them
 # (docs/protocol/peers.md#slow-start), and one that is started again in another dialect is slower still. Seconds.
 START_TIMEOUT = 180.0
+
+WHAT_TO_RETURN = "return what forward(...) returns"
 
 
 R_co = TypeVar("R_co", covariant=True)
@@ -96,6 +100,7 @@ class Proxy:
 
         def register(function: F) -> F:
             if row is not None:
+                _check_function(self.name, function, row)
                 _check_params_type(function, row)
             self._claims[receiver, method] = function
             return function
@@ -137,7 +142,7 @@ class Proxy:
     def claim_calls(self, functions: FunctionHost) -> None:
         """Register the functions of this proxy where they run."""
         for (receiver, method), function in self._claims.items():
-            functions.claim(receiver, method, _claim_handler(functions, receiver, function))
+            functions.claim(receiver, method, _claim_handler(self.name, functions, receiver, function))
 
     def run(self, command: str | Sequence[str] | None = None) -> None:
         """Serve one client over standard input and output, in front of the agent that the command starts.
@@ -152,7 +157,7 @@ class Proxy:
     async def serve(
         self,
         transport: Transport,
-        agent: str | Sequence[str] | Transport | None,
+        agent: Target | Agent | None,
         *,
         report: Callable[[str], None] | None = None,
     ) -> BaseException:
@@ -193,6 +198,46 @@ def _check_params_type(function: Callable[..., Any], row: Method) -> None:
             f"{function.__name__}: the params of {row.name} are {row.params.__module__}.{row.params.__name__}, "
             f"not {hint.__name__}"
         )
+
+
+def _check_function(proxy: str, function: Any, row: Method) -> None:
+    """Raise if a function cannot handle the requests of a method; one for notifications need not be asynchronous."""
+    if not callable(function):
+        raise TypeError(f"proxy {proxy}: the decorator for {row.name} stands directly above an async function")
+    plain = inspect.unwrap(function) if inspect.isfunction(function) else None
+    if plain is None or plain.__name__ == "<lambda>":
+        return  # a lambda cannot be asynchronous, but it can return a coroutine
+    where = f"{plain.__name__} ({os.path.basename(plain.__code__.co_filename)}:{plain.__code__.co_firstlineno})"
+    if inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain):
+        raise TypeError(f"proxy {proxy}: {where} must not yield; {WHAT_TO_RETURN}")
+    if row.result is not None and not row.either and not inspect.iscoroutinefunction(plain):
+        raise TypeError(
+            f"proxy {proxy}: {where} handles the request {row.name}; write: async def {plain.__name__}(params, forward)"
+        )
+
+
+def _check_answer(proxy: str, function: Callable[..., Any], row: Method | None, answer: Any) -> None:
+    """Raise if what a function returned is no answer to a request of this method."""
+    name = getattr(function, "__name__", "its function")
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()  # or Python would warn about it, without these names
+        raise _wrong_answer(proxy, f"{name} returned a coroutine; write: return await forward(...)")
+    if row is None or row.result is None or row.result is Any or isinstance(answer, row.result):
+        return
+    text = f"{name} returned {answer!r:.80}"
+    if answer is not None and not isinstance(answer, dict):
+        raise _wrong_answer(proxy, f"{text}; {WHAT_TO_RETURN}, or a {row.result.__name__}")
+    try:
+        decode_as(row.result, answer)
+    except ProtocolError as error:
+        why = "" if answer is None else f", which is no {row.result.__name__}: {error.message}"
+        raise _wrong_answer(proxy, f"{text}{why}; {WHAT_TO_RETURN}") from None
+
+
+def _wrong_answer(proxy: str, message: str) -> ProtocolError:
+    name = f"proxy {proxy}"
+    return ProtocolError(Kind.INTERNAL_ERROR, f"{name}: {message}", {"component": name})
 
 
 class _BoundForward:
@@ -239,13 +284,19 @@ class _BoundForward:
         return typed_result(self._receiver, incoming.method, self.raw_result)
 
 
-def _claim_handler(functions: FunctionHost, receiver: Side, function: Callable[..., Any]) -> Handler:
+def _claim_handler(name: str, functions: FunctionHost, receiver: Side, function: Callable[..., Any]) -> Handler:
     def handler(incoming: Incoming, done: DoneCallback) -> Awaitable[None] | None:
         forward = _BoundForward(functions, receiver, incoming)
         answer = function(incoming.params, forward)
+
+        def finish(answer: Any) -> None:
+            if incoming.is_request:
+                _check_answer(name, function, find_method(receiver, incoming.method), answer)
+            done(answer if forward.raw_result is None else with_unknown_members(answer, forward.raw_result), None)
+
         if inspect.isawaitable(answer):
-            return _answer_when_done(answer, done, forward)
-        done(answer, None)
+            return _finish_later(answer, finish)
+        finish(answer)
         return None
 
     return handler
@@ -258,9 +309,8 @@ class _NoWait:
         return iter(())
 
 
-async def _answer_when_done(work: Awaitable[Any], done: DoneCallback, forward: _BoundForward) -> None:
-    answer = await work
-    done(answer if forward.raw_result is None else with_unknown_members(answer, forward.raw_result), None)
+async def _finish_later(work: Awaitable[Any], finish: Callable[[Any], None]) -> None:
+    finish(await work)
 
 
 async def translate(

@@ -20,9 +20,9 @@ from dragoman.engine.codec import json_values, may_have_side_data, strip_side_da
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.client.callbacks import mark_login_methods
 from dragoman.roles.client.dial import ConnectedAgent, Dialer
+from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.roles.proxy.last_answers import LastAnswers
 from dragoman.roles.proxy.lost_members import LostMembers, initialize_losses
 from dragoman.roles.proxy.text_chunk_tap import text_chunk_tap

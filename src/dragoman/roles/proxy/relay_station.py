@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from dragoman.dialect.dialects import DEFAULT_DIALECT, load_dialect
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import refuse_unknown
-from dragoman.roles.agent.agent import emulator_settings
 from dragoman.roles.client.dial import Dialer
+from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.roles.proxy.call import Call
-from dragoman.roles.proxy.component import InProcessProxy
+from dragoman.roles.proxy.component import RelayProxy
 from dragoman.roles.proxy.functions import PassOn
 from dragoman.roles.proxy.link import Link, Params
 from dragoman.roles.proxy.relay import Relay
@@ -30,7 +30,7 @@ class RelayStation:
     def __init__(
         self,
         name: str,
-        proxy: InProcessProxy,
+        proxy: RelayProxy,
         pass_on: PassOn,
         fail: Callable[[BaseException, str], None],
         report: Callable[[str], None],

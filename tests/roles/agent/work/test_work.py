@@ -45,7 +45,7 @@ async def updates_of(session: ClientSession, prompt: str = "go") -> list[Any]:
 
 async def wait_for(session: ClientSession, matches: Any) -> Any:
     """Wait for an update outside turns."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             for update in session.updates_outside_turns:
                 if matches(update):

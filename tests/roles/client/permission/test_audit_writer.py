@@ -58,7 +58,7 @@ async def test_the_event_loop_goes_on_while_another_process_writes(tmp_path: Pat
         assert not waiting.done()
     finally:
         os.close(other)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     assert resources(log) == ["/w/1", "/w/2"]
 
 

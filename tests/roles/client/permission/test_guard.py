@@ -398,6 +398,56 @@ async def test_rules_decide_without_asking(tmp_path: Path, dialect: str) -> None
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+async def test_permission_for_a_command_does_not_cover_a_program_that_is_named_like_a_shell(
+    tmp_path: Path, dialect: str
+) -> None:
+    policy = rules('[[rule]]\ndecision = "allow"\ncommand = ["echo"]\n')
+    always = PermissionChoice(ALLOW, "always")
+    async with guarded(tmp_path, dialect, NO, always, NO, policy=policy) as scene:
+        (scene.folder / "bash").write_text("#!/bin/sh\ntouch started\n")
+        (scene.folder / "bash").chmod(0o755)
+        run = {"do": "run", "command": "./bash", "args": ["-c", "echo hi"]}
+        assert await scene.do_one(**run) == "permission_denied"
+        assert not (scene.folder / "started").exists()
+        assert scene.user.asked[0].lines[0] == "terminal execute: ./bash -c 'echo hi'"
+        step = {"do": "ask", "kind": "execute", "raw_input": {"command": "./bash -c 'make'"}}
+        assert await scene.do_one(**step) == "allow_always"
+        assert scene.user.asked[1].lines[0] == "terminal execute: ./bash -c make"
+        # The answer is for the program that was shown.
+        assert await scene.do_one(do="run", command="make") == "permission_denied"
+        assert await scene.do_one(**run | {"command": "bash"}) == "hi"
+        assert len(scene.user.asked) == 3
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_rule_about_a_shell_applies_to_its_lines_and_the_question_shows_the_line_alone(
+    tmp_path: Path, dialect: str
+) -> None:
+    policy = rules('[[rule]]\ndecision = "deny"\ncommand = ["bash"]\n[[rule]]\ndecision = "ask"\ncommand = ["sh"]\n')
+    async with guarded(tmp_path, dialect, YES, policy=policy, mode="bypassPermissions") as scene:
+        run = {"do": "run", "args": ["-c", "echo hi"]}
+        step = {"do": "ask", "kind": "execute", "raw_input": {"command": "bash -c 'echo hi'"}}
+        assert await scene.do(run | {"command": "bash"}, step) == ["permission_denied", "reject_once"]
+        await scene.guard.switch_mode(scene.session, "default")
+        assert await scene.do_one(**run, command="sh") == "hi"
+        (asked,) = scene.user.asked
+        assert asked.lines == ["terminal execute: echo hi", "asked by rule 2 of policy.toml, line 4"]
+        assert {entry["resource"] for entry in scene.entries() if entry["what"] == "decided"} == {"echo hi"}
+
+
+async def test_a_rule_about_a_shell_does_not_apply_to_lines_for_which_we_start_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "w").mkdir()
+    monkeypatch.chdir(tmp_path / "w")  # the only folder of a 2025.1 agent
+    policy = rules('[[rule]]\ndecision = "deny"\ncommand = ["sh"]\n')
+    async with guarded(tmp_path, "2025.1", policy=policy, mode="bypassPermissions") as scene:
+        line = {"do": "run", "command": "sh", "args": ["-c", "echo hi | cat"]}  # sent as the line alone
+        shell = {"do": "run", "command": "/bin/sh", "args": ["-c", "echo hi", "name"]}
+        assert await scene.do(line, shell) == ["hi", "permission_denied"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_permission_for_a_command_does_not_cover_its_pager(tmp_path: Path, dialect: str) -> None:
     policy = rules('[[rule]]\ndecision = "allow"\ncommand = ["env"]\n')
 
@@ -650,6 +700,16 @@ async def test_four_layers_of_safety(tmp_path: Path, dialect: str) -> None:
         assert decided["reason"] == "the user said allow (session)"
         assert decided["time"].endswith("Z")
         assert "content of the file" not in Path(scene.audit.path).read_text()
+
+
+@pytest.mark.parametrize(
+    "answer", [PermissionChoice(ALLOW, user="ann"), PermissionChoice(option_id="nosuch", user="ann")]
+)
+async def test_the_audit_names_the_member_of_a_host_who_decided(tmp_path: Path, answer: PermissionChoice) -> None:
+    async with guarded(tmp_path, "v1", answer) as scene:
+        await scene.do_one(do="ask", kind="edit", paths=[str(scene.folder / "a")])
+        (decided,) = [each for each in scene.entries() if each["what"] == "decided"]
+    assert decided["detail"]["user"] == "ann"
 
 
 async def test_secrets_reach_neither_audit_nor_grants(tmp_path: Path) -> None:

@@ -335,6 +335,31 @@ def test_a_session_without_an_answer_does_not_block_others(monkeypatch: pytest.M
     assert "1 session attached again" in run_with_host(work).said[0]
 
 
+def test_a_session_whose_answer_comes_late_is_attached_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.roles.client.reconnect.transport.ANSWER_TIMEOUT", 0.05)
+
+    async def work(host: Host) -> None:
+        client, line = await host.open()
+        await line.close()
+        line = await host.lines.get()
+        await host.greet(line)
+        asked = await host.receive_message(line)
+        assert asked["method"] == "session/attach"
+        line.send(update("one", 1))
+        while not any("cannot be attached yet" in each for each in host.said):
+            host.reported.clear()
+            await host.reported.wait()
+        line.send(update("two", 2))
+        line.send(encode(id=asked["id"], result={}))
+        client.send(encode(id=3, method="session/prompt", params={"sessionId": "s", "prompt": []}))
+        assert (await host.receive_message(line))["method"] == "session/prompt"  # and no second attach
+        texts = [each["params"]["update"]["text"] for each in await receive_messages(client, 2)]
+        assert texts == ["one", "two"]
+        await client.close()
+
+    assert "attached again" in run_with_host(work).said[-1]
+
+
 def test_an_unexpected_error_while_reconnecting_reaches_the_receiver() -> None:
     async def work(host: Host) -> None:
         client, line = await host.open()

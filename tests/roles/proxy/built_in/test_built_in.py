@@ -33,6 +33,20 @@ async def open_session(chain: Running, folder: Path, **capabilities: Any) -> Non
     await chain.client.expect(id="n")
 
 
+async def text_in_pieces(chain: Running, said: str, size: int) -> str:
+    """Let the agent say a text in pieces of a size; return what the client got before the answer."""
+    chain.client.send(call(1, "session/prompt", prompt("what is it?")))
+    asked = await chain.agent.expect(method="session/prompt")
+    for start in range(0, len(said), size):
+        chain.agent.send(chunk(said[start : start + size]))
+    chain.agent.send(reply(asked, {"stopReason": "end_turn"}))
+    text = ""
+    while "method" in (message := await chain.client.receive()):
+        text += message["params"]["update"]["content"]["text"]
+    assert message["id"] == 1
+    return text
+
+
 def test_each_built_in_proxy_has_a_page_that_names_its_options() -> None:
     from importlib import import_module
 
@@ -50,6 +64,13 @@ def test_each_built_in_proxy_has_a_page_that_names_its_options() -> None:
         ("budget --tokens", "needs a value after --tokens"),
         ("budget --tokens many", "cannot read --tokens 'many'"),
         ("budget --wishes 3", "has no option '--wishes'; it has --tokens"),
+        ("budget --tokens -5", "cannot read --tokens '-5'"),
+        ("budget --seconds nan", "cannot read --seconds 'nan'"),
+        ("context --max-bytes -5", "cannot read --max-bytes '-5': how many bytes of each file"),
+        ("context --max-bytes 0", "cannot read --max-bytes '0'"),
+        ("context --max-bytes 1.5", "cannot read --max-bytes '1.5'"),
+        ("context --max-bytes 9000000000000000000", "cannot read --max-bytes"),
+        ("redact --env NO_SUCH_VARIABLE", "cannot find the variable NO_SUCH_VARIABLE"),
         ("filter", "needs something to refuse"),
         ("filter --method 'session/*'", "cannot refuse session/prompt"),
     ],
@@ -141,16 +162,136 @@ async def test_redact_finds_secrets_that_a_stream_cuts_in_pieces(
     for size in (1, 3, 7):
         async with running_chain(["redact"]) as chain:
             await open_session(chain, tmp_path)
-            chain.client.send(call(1, "session/prompt", prompt("what is it?")))
-            asked = await chain.agent.expect(method="session/prompt")
-            for start in range(0, len(said), size):
-                chain.agent.send(chunk(said[start : start + size]))
-            chain.agent.send(reply(asked, {"stopReason": "end_turn"}))
-            text = ""
-            while "method" in (message := await chain.client.receive()):
-                text += message["params"]["update"]["content"]["text"]
-            assert message["id"] == 1
+            text = await text_in_pieces(chain, said, size)
             assert text == "It is [redacted]! Or [redacted]? No: hunter, sk-ip it. The end: hunter"
+
+
+@pytest.mark.parametrize("size", [1, 40, 500])
+async def test_redact_finds_a_private_key_that_a_stream_cuts_in_pieces(tmp_path: Path, size: int) -> None:
+    body = "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7"] * 30)
+    said = f"Here:\n-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\nDone. -----BEGIN is all"
+    async with running_chain(["redact"]) as chain:
+        await open_session(chain, tmp_path)
+        text = await text_in_pieces(chain, said, size)
+        assert text == "Here:\n[redacted]\nDone. -----BEGIN is all"
+
+
+NAMED = [
+    ("Bearer 0123456789abcdef", "Bearer [redacted]"),
+    ("the password=hunter22 there", "the password=[redacted] there"),
+    ("go to https://ann:s3cret@host/x now", "go to https://ann:[redacted]@host/x now"),
+    ("run --token abcdefgh now", "run --token [redacted] now"),
+    ("a token, a password: no. 12:30", "a token, a password: no. 12:30"),
+]
+
+
+@pytest.mark.parametrize(("said", "shown"), NAMED)
+@pytest.mark.parametrize("size", [1, 5, 11])
+async def test_redact_finds_a_secret_whose_name_says_it_is_one_in_pieces(
+    tmp_path: Path, said: str, shown: str, size: int
+) -> None:
+    async with running_chain(["redact"]) as chain:
+        await open_session(chain, tmp_path)
+        text = await text_in_pieces(chain, said, size)
+        assert text == shown
+
+
+async def test_redact_finds_a_secret_although_something_comes_between_its_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_TOKEN", SECRET)
+    usage = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
+    thought = {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}
+    async with running_chain(["redact"]) as chain:
+        await open_session(chain, tmp_path)
+        chain.client.send(call(1, "session/prompt", prompt("what is it?")))
+        asked = await chain.agent.expect(method="session/prompt")
+        for between in (usage, thought):
+            chain.agent.send(chunk(SECRET[:7]))
+            params = {"sessionId": "s", "update": between}
+            chain.agent.send({"jsonrpc": "2.0", "method": "session/update", "params": params})
+            chain.agent.send(chunk(SECRET[7:]))
+        chain.agent.send(reply(asked, {"stopReason": "end_turn"}))
+        seen = ""
+        while "method" in (message := await chain.client.receive()):
+            seen += str(message["params"]["update"].get("content", {}).get("text", ""))
+        assert seen.replace("hm", "") == "[redacted][redacted]"
+
+
+QUESTION = {"toolCall": {"toolCallId": "t"}, "options": []}
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        {"jsonrpc": "2.0", "id": "list", "result": {"sessions": []}},
+        {"jsonrpc": "2.0", "id": "list", "error": {"code": 1, "message": "no"}},
+        {"jsonrpc": "2.0", "id": "other", "result": {"stopReason": "end_turn"}},
+        {"jsonrpc": "2.0", "method": "_example/note", "params": {}},
+        {"jsonrpc": "2.0", "method": "_example/note"},
+        call("q", "session/request_permission", {"sessionId": "other", **QUESTION}),
+    ],
+)
+async def test_redact_finds_a_secret_although_a_message_of_no_or_another_session_comes_between_its_halves(
+    tmp_path: Path, between: Json
+) -> None:
+    async with running_chain(["redact"]) as chain:
+        await open_session(chain, tmp_path)
+        for session, method in (("s", "session/prompt"), ("other", "session/prompt"), ("list", "session/list")):
+            chain.client.send(call(session, method, {} if session == "list" else prompt("?", session)))
+        asked = {number: await chain.agent.expect() for number in ("s", "other", "list")}
+        chain.agent.send(chunk("key ghp_abcdefghij"))
+        chain.agent.send({**between, "id": asked[between["id"]]["id"]} if between.get("id") in asked else between)
+        chain.agent.send(chunk("klmnopqrstuvwxyz0123456789"))
+        chain.agent.send(reply(asked["s"], {"stopReason": "end_turn"}))
+        seen, others = "", 0
+        while (message := await chain.client.receive()).get("id") != "s":
+            if message.get("method") == "session/update":
+                seen += message["params"]["update"]["content"]["text"]
+            else:
+                others += 1
+        assert (seen, others) == ("key [redacted]", 1)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"jsonrpc": "2.0", "id": "turn", "result": {"stopReason": "end_turn"}},
+        {"jsonrpc": "2.0", "id": "turn", "error": {"code": 1, "message": "no"}},
+        {"jsonrpc": "2.0", "method": "_example/note", "params": {"sessionId": "s"}},
+        call("q", "session/request_permission", {"sessionId": "s", **QUESTION}),
+    ],
+)
+async def test_redact_sends_what_it_holds_of_a_session_before_an_answer_or_a_question_of_it(
+    tmp_path: Path, last: Json
+) -> None:
+    async with running_chain(["redact"]) as chain:
+        await open_session(chain, tmp_path)
+        chain.client.send(call("turn", "session/prompt", prompt("?")))
+        asked = await chain.agent.expect(method="session/prompt")
+        chain.agent.send(chunk("a word of another session: ghp_a", "other"))
+        chain.agent.send(chunk("it begins with ghp_"))
+        chain.agent.send({**last, "id": asked["id"]} if last.get("id") == "turn" else last)
+        texts = []
+        while (message := await chain.client.receive()).get("method") == "session/update":
+            texts.append((message["params"]["sessionId"], message["params"]["update"]["content"]["text"]))
+        assert message.get("method") == last.get("method")
+        assert texts == [("other", "a word of another session: "), ("s", "it begins with "), ("s", "ghp_")]
+
+
+async def test_redact_finds_secrets_beside_the_text_of_a_message(tmp_path: Path) -> None:
+    plain = chunk("hello")
+    beside = chunk("hello")
+    beside["params"]["_meta"] = {"note": KEY}
+    beside["params"]["update"]["content"]["annotations"] = {"mcpServers": KEY, KEY: 1}
+    tool = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "x", "rawOutput": {"mcpServers": [KEY], KEY: 1}}
+    other = {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": tool}}
+    twice = json.dumps(plain).replace('"sessionId"', f'"sessionId": "{KEY}", "sessionId"').encode()
+    async with running_chain(["redact"]) as chain:
+        await open_session(chain, tmp_path)
+        for message in (beside, other, twice):
+            chain.agent.send(message)
+            assert KEY.encode() not in await chain.client.receive_frame()
 
 
 async def test_redact_lets_credentials_reach_those_they_are_for_and_learns_them(tmp_path: Path) -> None:
@@ -257,6 +398,7 @@ async def test_filter_refuses_methods_and_paths(tmp_path: Path) -> None:
             (2, "fs/read_text_file", {"sessionId": "s", "path": f"{tmp_path}/.env"}),
             (3, "fs/write_text_file", {"sessionId": "s", "path": f"{tmp_path}/x/../.env", "content": ""}),
             (4, "fs/read_text_file", {"sessionId": "s", "path": f"{tmp_path}/link"}),
+            (6, "fs/write_files", {"sessionId": "s", "files": [{"path": "/x"}, {"path": f"{tmp_path}/.env"}]}),
         ):
             chain.agent.send(call(id, method, params))
             refused = await chain.agent.expect(id=id, error={"data": {"kind": "access_denied"}})
@@ -280,6 +422,17 @@ async def test_filter_rejects_the_permission_of_a_tool(tmp_path: Path) -> None:
         question["toolCall"] = {"toolCallId": "t", "title": "read"}
         chain.agent.send(call(2, "session/request_permission", question))
         await chain.client.expect(method="session/request_permission")
+
+
+@pytest.mark.item("BR-22")
+@pytest.mark.parametrize("member", ["params", "mcpParams"])
+async def test_filter_refuses_a_tool_of_mcp_whatever_stands_beside_its_name(member: str) -> None:
+    async with running_chain(["filter --tool 'web*'"]) as chain:
+        await chain.initialize()
+        request = {"connectionId": "c", "method": "tools/call", "params": {}, "mcpParams": {}}
+        chain.agent.send(call(1, "_mcp/request", request | {member: {"name": "web_search"}}))
+        refused = await chain.agent.expect(id=1)
+        assert "refuses the tool web_search" in refused["error"]["message"]
 
 
 # --- record ---------------------------------------------------------------------------------------------------

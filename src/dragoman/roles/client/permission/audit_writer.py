@@ -106,6 +106,8 @@ def decision_entries(
     detail: dict[str, Any] = {"source": decision.source}
     if choice is not None:
         detail["scope"] = choice.scope
+        if choice.user:
+            detail["user"] = choice.user
     if prompt.interactive:
         detail["interactive"] = True
     if prompt.reason:

@@ -265,12 +265,14 @@ class Guard:
     async def approve(self, use: WorkspaceUse) -> bool:
         """Decide about a use of the workspace. Raise with the reason if it is refused without the user."""
         operation = USE_OPERATIONS.get(use.operation, Operation.OTHER)
-        resource = canonical_command(use.resource) if operation == Operation.TERMINAL_EXECUTE else use.resource
+        is_command = operation == Operation.TERMINAL_EXECUTE
+        resource = canonical_command(use.resource) if is_command else use.resource
         path = self._paths.path_normalizer(use.session_id)(use.requested_path) if use.requested_path else ""
         question = Question(
             operation=operation,
             resource=resource,
             requested_path=path if path != resource else "",
+            requested_line=use.resource if is_command and use.resource != resource else "",
             cwd=use.cwd,
             env=behavior_variables(use.env),
         )

@@ -174,6 +174,7 @@ class PermissionChoice(msgspec.Struct, frozen=True):
     option_id: str | None = None
     lifetime: float | None = None  # seconds until it expires
     explanation: str = ""  # for the audit log, if there was no user
+    user: str = ""  # the member of a host who answered, for the audit log
 
     @property
     def reason(self) -> str:
@@ -195,8 +196,8 @@ def resolve_option(options: Sequence[PermissionOption], choice: PermissionChoice
             verdict, scope = option_meaning(option) or (DENY, NO_SCOPE)
             why = choice.explanation or ("" if scope else f"the user chose {option.name!r}")
             scope = scope if choice.scope else NO_SCOPE
-            return PermissionChoice(verdict, scope, option.option_id, choice.lifetime, why)
-    return PermissionChoice(DENY)
+            return PermissionChoice(verdict, scope, option.option_id, choice.lifetime, why, choice.user)
+    return PermissionChoice(DENY, user=choice.user)
 
 
 def _question_lines(question: Question) -> list[str]:

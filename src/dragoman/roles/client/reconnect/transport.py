@@ -55,6 +55,7 @@ class ReconnectRequests:
         self._last_number = 0
         self._pending: dict[str, asyncio.Future[RawAnswer]] = {}
         self._replaying: dict[str, str] = {}  # by request: sessions whose history is replayed, which the client has
+        self._attaching: dict[str, asyncio.Future[RawAnswer]] = {}  # by session: an attach that has no answer yet
 
     def drop_own_answers(self, frames: list[Frame]) -> list[Frame]:
         """Remove the answers to our requests, and a history that the client already has."""
@@ -78,11 +79,13 @@ class ReconnectRequests:
             answer.cancel()
         self._pending.clear()
         self._replaying.clear()
+        self._attaching.clear()
 
     async def initialize(self, inner: Transport, reading: ReadTask) -> None:
         """Send initialize. Raises Unreachable if a retry may help, StartFailed if not."""
         id = self._next_id()
-        answer = await self._request(inner, self._state.initialize_frame(id), id, reading)
+        sent = self._send(inner, self._state.initialize_frame(id), id)
+        answer = await self._wait(sent, reading)
         result = answer.get("result")
         if isinstance(result, dict):
             self._state.note_initialized(result)
@@ -96,12 +99,20 @@ class ReconnectRequests:
         raise Unreachable(why, is_passing=True, wait=_retry_after(fault))  # perhaps the host's agent died meanwhile
 
     async def attach_session(self, inner: Transport, session: str, reading: ReadTask | None = None) -> None:
-        """Attach to one session. Raises Unreachable if a retry may help; drops the session if not."""
-        state, id = self._state, self._next_id()
-        # Another server replays everything on load: hide what the client already has.
-        if state.attach_method() == "session/load" and not state.is_hosted:
-            self._replaying[id] = session
-        answer = await self._request(inner, state.attach_frame(session, id), id, reading)
+        """Attach to one session. Raises Unreachable if a retry may help; drops the session if not.
+
+        A retry after silence waits for the same answer: attached twice, the client would get entries twice.
+        """
+        state = self._state
+        sent = self._attaching.get(session)
+        if sent is None:
+            id = self._next_id()
+            # Another server replays everything on load: hide what the client already has.
+            if state.attach_method() == "session/load" and not state.is_hosted:
+                self._replaying[id] = session
+            sent = self._attaching[session] = self._send(inner, state.attach_frame(session, id), id)
+        answer = await self._wait(sent, reading)
+        self._attaching.pop(session, None)
         if "error" not in answer:
             return
         fault = state.frames.lift_error(answer["error"])
@@ -118,17 +129,16 @@ class ReconnectRequests:
         self._last_number += 1
         return f"{_ID_PREFIX}{self._last_number}"
 
-    async def _request(self, inner: Transport, frame: bytes, id: str, reading: ReadTask | None) -> RawAnswer:
-        """Send a request and return the answer. Raise if none comes."""
-        answer: asyncio.Future[RawAnswer] = self._loop.create_future()
-        self._pending[id] = answer
+    def _send(self, inner: Transport, frame: bytes, id: str) -> asyncio.Future[RawAnswer]:
+        """Send a request; return the future of its answer."""
+        answer = self._pending[id] = self._loop.create_future()
+        inner.send(frame)
+        return answer
+
+    async def _wait(self, answer: asyncio.Future[RawAnswer], reading: ReadTask | None) -> RawAnswer:
+        """Return the answer to a request. Raise if none comes in time, or the connection ends."""
         waits: set[asyncio.Future[Any]] = {answer} if reading is None else {answer, reading}
-        try:
-            inner.send(frame)
-            done, _ = await asyncio.wait(waits, timeout=ANSWER_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._pending.pop(id, None)
-            self._replaying.pop(id, None)
+        done, _ = await asyncio.wait(waits, timeout=ANSWER_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         if answer in done:
             return answer.result()
         if reading is not None and reading in done:
@@ -290,6 +300,7 @@ class ReconnectingTransport(ClosedOnce):
                     self._unattached[session] = []
             return inner
         except BaseException as error:
+            self._requests.cancel_pending()
             await inner.close()
             if isinstance(error, TransportClosed | WriteStalled) and not isinstance(error, ClosedByServer):
                 raise Unreachable(str(error), is_passing=True) from None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dragoman.roles.proxy.built_in.option import ProxyOption
+from dragoman.roles.proxy.built_in.option import ProxyOption, count_above_zero
 from dragoman.roles.proxy.proxy import Forward, Proxy
 from dragoman.schema.content import EmbeddedResource, ResourceContents, TextContent
 from dragoman.schema.initialize import InitializeParams, InitializeResult
@@ -29,7 +29,9 @@ MAX_FOLDERS = 16
 
 OPTIONS = (
     ProxyOption("--file", str, "a file to add, absolute or relative to the session's folder", repeated=True),
-    ProxyOption("--max-bytes", int, f"how much of each file is sent; {MAX_BYTES} if not given"),
+    ProxyOption(
+        "--max-bytes", count_above_zero, f"how many bytes of each file are sent, at least 1; {MAX_BYTES} if not given"
+    ),
 )
 
 

@@ -56,18 +56,25 @@ def make(method: Sequence[str] = (), tool: Sequence[str] = (), path: Sequence[st
             _check_mcp(json_values(passing.raw))
 
     def _check_paths(values: Any) -> None:
+        if isinstance(values, list):
+            for each in values:
+                _check_paths(each)
+        if not isinstance(values, dict):
+            return
+        _check_paths(values.get("files"))
         for member in _PATH_MEMBERS:
-            given = values.get(member) if isinstance(values, dict) else None
+            given = values.get(member)
             if isinstance(given, str):
                 for form in {os.path.normpath(given), os.path.realpath(given)}:
                     if is_refused is not None and is_refused(form):
                         raise ProtocolError(Kind.ACCESS_DENIED, f"the filter of this chain refuses {given}")
 
     def _check_mcp(values: Any) -> None:
-        inner = values.get("params", values.get("mcpParams")) if isinstance(values, dict) else None
-        name = inner.get("name") if isinstance(inner, dict) else None
-        if isinstance(name, str) and any(matches(name) for matches in tools):
-            raise ProtocolError(Kind.ACCESS_DENIED, f"the filter of this chain refuses the tool {name}")
+        # Both: the peer decides which of them it reads.
+        for inner in (values.get("params"), values.get("mcpParams")) if isinstance(values, dict) else ():
+            name = inner.get("name") if isinstance(inner, dict) else None
+            if isinstance(name, str) and any(matches(name) for matches in tools):
+                raise ProtocolError(Kind.ACCESS_DENIED, f"the filter of this chain refuses the tool {name}")
 
     if tools:
 

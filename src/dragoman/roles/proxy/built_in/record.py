@@ -12,7 +12,6 @@ from dragoman.config.paths import new_recording_path
 from dragoman.policy.message_secrets import FrameRedactor
 from dragoman.roles.proxy.built_in.option import ProxyOption
 from dragoman.roles.proxy.functions import Passing, ProxyFunctions
-from dragoman.roles.proxy.relay import Relay
 from dragoman.schema.side import Side
 from dragoman.transport.recording.format import TO_AGENT, TO_CLIENT
 from dragoman.transport.recording.recorder import Recorder
@@ -30,14 +29,9 @@ class RecordProxy:
     """Records what passes."""
 
     name = "record"
-    needs_relay = False
 
     def __init__(self, path: str) -> None:
         self._path = path
-
-    def extend_relay(self, relay: Relay) -> Callable[[], Awaitable[None]]:
-        """Raise: it needs no relay."""
-        raise NotImplementedError
 
     def extend(self, functions: ProxyFunctions) -> Callable[[], Awaitable[None]]:
         """Record everything that passes one chain."""
