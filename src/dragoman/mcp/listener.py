@@ -9,7 +9,6 @@ import asyncio
 import os
 import secrets
 import socket
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
@@ -20,6 +19,7 @@ from dragoman.errors import StartFailed
 from dragoman.mcp.limits import CLOSE_TIMEOUT, OPEN_TIMEOUT
 from dragoman.mcp.offers import OfferedServer
 from dragoman.schema.mcp import McpForm, McpServer, NameValue
+from dragoman.transport.process.module_command import module_command
 
 # Requests at once, and bytes of one request: what both official SDKs allow.
 MAX_REQUESTS = 64
@@ -213,8 +213,8 @@ async def serve_shim(server: OfferedServer) -> AsyncIterator[McpServer]:
     listener = await asyncio.start_unix_server(on_client, path, limit=_MAX_LINE)
     try:
         env = [NameValue(name=TOKEN_VARIABLE, value=token)]
-        arguments = ["-m", "dragoman.mcp.shim", path]
-        yield McpServer(name=server.name, command=sys.executable, args=arguments, env=env)
+        command, *arguments = module_command("dragoman.mcp.shim")
+        yield McpServer(name=server.name, command=command, args=[*arguments, path], env=env)
     finally:
         listener.close()
         for task in tasks:

@@ -24,6 +24,11 @@ CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 # Codes of MCP: a version that the server does not have, invalid params.
 UNSUPPORTED_VERSION, INVALID_PARAMS = -32022, -32602
 
+# How pydantic begins the second line of each invalid argument.
+_LINK_LINE = "For further information visit https://errors.pydantic.dev/"
+
+logger = logging.getLogger("dragoman")
+
 # How long a session may take to end its tasks. Seconds.
 _CLOSE_TIMEOUT = 2.0
 
@@ -266,26 +271,35 @@ def _dict(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def build_server(name: str, functions: Sequence[Callable[..., Any]]) -> OfferedServer:
     """Return a server whose tools are these functions: name, docstring and annotations describe each.
 
-    The SDK runs a function that is not `async` in the event loop; make slow ones `async`.
+    The SDK runs a function that is not `async` in a thread, so that it does not hold up the event loop.
     """
     if not is_installed():
         raise SdkMissing(name, HOW_TO_INSTALL)
     server = sdk_server(name)
     for function in functions:
-        server.add_tool(_with_readable_errors(function))
+        try:
+            server.add_tool(with_readable_errors(function))
+        except Exception as error:  # the SDK has several classes for one mistake
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            advice = "annotate its parameters with types that JSON has: str, int, float, bool, list, dict, a TypedDict"
+            raise TypeError(f"the tool {function.__name__} has no schema: {why}; {advice}") from error
     return OfferedServer(name, server)
 
 
-def _with_readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose DragomanErrors the model can read. The SDK hides all other errors from it."""
-    from mcp.server.mcpserver.exceptions import ToolError
+def with_readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose errors the model can read: the SDK hides all but its own, and prints a traceback."""
+    from mcp.server.mcpserver.exceptions import MCPServerError, ToolError
+    from mcp.shared.exceptions import MCPError
 
     @contextmanager
     def tell_errors() -> Iterator[None]:
         try:
             yield
-        except DragomanError as error:
-            raise ToolError(str(error)) from error
+        except (MCPError, MCPServerError):
+            raise
+        except Exception as error:
+            logger.debug("the tool %s failed", function.__name__, exc_info=True)
+            raise ToolError(_error_text(error)) from error
 
     if inspect.iscoroutinefunction(function):
 
@@ -304,6 +318,14 @@ def _with_readable_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _error_text(error: Exception) -> str:
+    """Return what a model reads of an error. Our own texts need no name of a class, and those of others may."""
+    name, text = type(error).__name__, str(error)
+    if isinstance(error, DragomanError) and text:
+        return text
+    return f"{name}: {text}" if text else name
+
+
 def sdk_server(name: str, **settings: Any) -> Any:
     """Return an MCPServer of the SDK, without the logging that it would set up for the whole program."""
     from mcp.server.mcpserver import MCPServer
@@ -311,6 +333,26 @@ def sdk_server(name: str, **settings: Any) -> Any:
     handler = logging.NullHandler()
     logging.root.addHandler(handler)
     try:
-        return MCPServer(name, **settings)
+        server = MCPServer(name, **settings)
     finally:
         logging.root.removeHandler(handler)
+    _remove_links(server)
+    return server
+
+
+def _remove_links(server: Any) -> None:
+    """Remove the links to pydantic's pages from what the model reads about invalid arguments."""
+    from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+
+    call_tool = server.call_tool
+
+    async def call_without_links(*args: Any) -> Any:
+        try:
+            return await call_tool(*args)
+        except UnexpectedToolError:
+            raise
+        except ToolError as error:
+            lines = [line for line in str(error).splitlines() if not line.strip().startswith(_LINK_LINE)]
+            raise ToolError("\n".join(lines)) from error.__cause__
+
+    server.call_tool = call_without_links

@@ -107,6 +107,15 @@ async def test_a_server_that_cannot_start_makes_way_for_the_next_of_its_group(tm
     assert notices == []
 
 
+async def test_a_language_whose_servers_are_not_installed_is_reported_once(tmp_path: Path) -> None:
+    log, path, notices = tmp_path / "log", write(tmp_path, "a.txt", "bad\n"), list[str]()
+    row = broken("well", log, command=("no-such-language-server",))
+    async with language_servers(tmp_path, [row], notices) as servers:
+        servers.prepare(path)
+        assert await servers.diagnose({path: "bad", write(tmp_path, "b.txt", "bad"): "bad"}, PATIENCE) == []
+    assert notices == ["no language server for *.txt is installed; see `dragoman lsp status`"]
+
+
 async def test_a_server_that_exits_at_once_is_off_and_the_notice_has_its_error(tmp_path: Path) -> None:
     log, path, notices = tmp_path / "log", write(tmp_path, "a.txt", "bad\n"), list[str]()
     async with language_servers(tmp_path, [broken("exit", log)], notices) as servers:

@@ -21,11 +21,11 @@ EVERYTHING = NamedAgent(name="everything", command=sys.executable, args=("-m", "
 
 
 @asynccontextmanager
-async def host(**options: Any) -> AsyncIterator[Any]:
+async def host(agent: NamedAgent = EVERYTHING, **options: Any) -> AsyncIterator[Any]:
     """Connect the official MCP client with our server, in process."""
     from mcp import Client
 
-    sessions = AgentSessions({"everything": EVERYTHING}, "everything", None)
+    sessions = AgentSessions({agent.name: agent}, agent.name, None)
     try:
         async with Client(build_agent_server(sessions), **options) as client:
             yield client
@@ -72,6 +72,22 @@ async def test_a_session_is_opened_prompted_read_and_closed(tmp_path: Path) -> N
         assert gone.is_error
 
 
+async def test_the_host_reads_why_a_tool_failed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from mcp import MCPError
+
+    async with host() as client:
+        unknown = await client.call_tool("prompt", {"session": "nope", "text": "hi"})
+        no_folder = await client.call_tool("open", {"cwd": str(tmp_path / "nonexistent")})
+        no_session = await client.call_tool("wait", {"sessions": ["nope", "neither"]})
+        with pytest.raises(MCPError, match="nope"):
+            await client.read_resource("acp://sessions/nope/transcript")
+    assert all(each.is_error for each in (unknown, no_folder, no_session))
+    assert "nope" in unknown.content[0].text
+    assert "nonexistent" in no_folder.content[0].text
+    assert "nope" in no_session.content[0].text
+    assert "Traceback" not in capfd.readouterr().err
+
+
 @pytest.mark.item("BR-13")
 async def test_a_long_turn_is_not_lost_and_can_be_cancelled(tmp_path: Path) -> None:
     async with host() as client:
@@ -85,6 +101,36 @@ async def test_a_long_turn_is_not_lost_and_can_be_cancelled(tmp_path: Path) -> N
         await call(client, "prompt", session=session, text="/slow 100", wait=0.05)
         cancelled = await call(client, "cancel", session=session)
         assert (cancelled["state"], cancelled["stopReason"]) == ("done", "cancelled")
+
+
+# An agent that writes a file through its client without asking first, and then waits to be cancelled.
+WRITER = """
+import asyncio
+from dragoman import Agent, ProtocolError
+agent = Agent("writer")
+@agent.prompt
+async def answer(turn):
+    try:
+        await turn.files.write(f"{turn.session.cwd}/note.txt", "hello")
+    except ProtocolError:
+        await asyncio.Event().wait()
+agent.run()
+"""
+
+
+@pytest.mark.parametrize(
+    "agent", [EVERYTHING, NamedAgent(name="writer", command=sys.executable, args=("-c", WRITER))], ids=lambda a: a.name
+)
+async def test_a_turn_that_asks_is_done_when_it_was_cancelled(agent: NamedAgent, tmp_path: Path) -> None:
+    async with host(agent) as client:
+        session = (await call(client, "open", cwd=str(tmp_path)))["session"]
+        for _ in range(2):
+            asking = await call(client, "prompt", session=session, text="/write note.txt hello")
+            assert asking["state"] == "asking"
+            cancelled = await call(client, "cancel", session=session)
+            assert (cancelled["state"], cancelled["stopReason"]) == ("done", "cancelled")
+            assert "question" not in cancelled
+    assert not (tmp_path / "note.txt").exists()
 
 
 @pytest.mark.item("BR-13")

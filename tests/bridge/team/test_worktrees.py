@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dragoman import Agent, ProtocolError, Turn
-from dragoman.bridge.team.comparison import Comparison
+from dragoman.bridge.team.child import Child
+from dragoman.bridge.team.comparison import AgentRun, Comparison
 from dragoman.bridge.team.page import page, split_diff
 from dragoman.bridge.team.team import Team
 from dragoman.bridge.team.worktrees import Worktrees, find_branches
@@ -178,6 +179,33 @@ async def test_the_first_agent_whose_tests_pass_wins_and_the_others_are_stopped(
     assert git(repository, "worktree", "list").count("\n") == 1
 
 
+async def test_a_race_waits_until_the_work_of_an_agent_that_was_second_is_noted(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "repo")
+    second_is_done, first_has_ended = asyncio.Event(), asyncio.Event()
+    ended: list[str] = []
+
+    class Watched(Comparison):
+        async def _end(self, run: AgentRun, child: Child) -> None:
+            if run.agent == "second":
+                second_is_done.set()
+                await first_has_ended.wait()
+            await super()._end(run, child)  # of the second: it is stopped meanwhile
+            ended.append(run.agent)
+            first_has_ended.set()
+
+    async def wait(turn: Turn) -> None:
+        await second_is_done.wait()
+
+    agents = {"second": writer("2\n"), "first": agent_that(wait)}
+    async with Team(repository, agents, isolate=True, permission="allow") as team, asyncio.timeout(LIMIT):
+        comparison = Watched(team, "go")
+        await comparison.race()
+        assert ended == ["first", "second"]
+    assert comparison.winner == "first"
+    assert [run.error for run in comparison.runs.values()] == ["", ""]
+    assert comparison.runs["second"].added == 1
+
+
 async def test_a_page_has_the_diffs_next_to_each_other_and_escapes_what_agents_wrote(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repo")
     agents = {"a": writer("<script>alert(1)</script>\u202e\n"), "b": writer("b\n", "src/app.py")}
@@ -191,3 +219,32 @@ async def test_a_page_has_the_diffs_next_to_each_other_and_escapes_what_agents_w
     assert text.index("<h2>a.txt</h2>") < text.index("<h2>src/app.py</h2>")
     assert "a (winner)" in text
     assert split_diff("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b") == {"x": ["@@ -1 +1 @@", "-a", "+b"]}
+
+
+@pytest.mark.parametrize("way", ["own repository", "inner repository"])
+async def test_git_runs_nothing_that_an_agent_configured_in_its_worktree(tmp_path: Path, way: str) -> None:
+    repository = make_repository(tmp_path / "repo")
+    proof = tmp_path / "proof"
+    worktrees = await Worktrees.open(str(repository), "team")
+    worktree = await worktrees.add("code")
+    place = Path(worktree.path)
+    if way == "own repository":
+        (place / ".git").unlink()
+    else:
+        place = place / "inner"
+        place.mkdir()
+        (place / "file.txt").write_text("one\n")
+    git(place, "init", "--quiet", ".")
+    git(place, "add", "--all")
+    git(place, "commit", "--quiet", "-m", "mine")
+    if way == "inner repository":
+        git(place.parent, "add", "inner")
+    git(place, "config", "core.fsmonitor", f"touch {proof}")
+    (Path(worktree.path) / "a.txt").write_text("mine\n")
+    assert await worktree.commit("work")
+    assert "+mine" in await worktree.diff()
+    assert "a.txt" in [each.path for each in await worktree.stats()]
+    await worktrees.close()
+    assert not proof.exists()
+    assert not Path(worktree.path).exists()
+    assert git(repository, "worktree", "list").count("\n") == 1

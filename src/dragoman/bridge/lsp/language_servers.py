@@ -63,6 +63,7 @@ class LanguageServers:
             folders=self.folders, sandbox=sandbox, report=report, version=__version__, **(settings or {})
         )
         self._installed: dict[str, list[ServerRow]] = {}
+        self._missing: set[str] = set()  # patterns of files whose servers are not installed
         self._servers: dict[tuple[str, str], LanguageServer] = {}
         self._preparing: dict[tuple[str, str], asyncio.Task[None]] = {}  # by server name and path
         self._is_full = False
@@ -73,7 +74,8 @@ class LanguageServers:
     def servers_for(self, path: str) -> list[LanguageServer]:
         """Return the servers of a file, creating them without starting them."""
         found = []
-        for group, rows in rows_for(self._table, path).items():
+        groups = rows_for(self._table, path)
+        for group, rows in groups.items():
             if group not in self._installed:
                 self._installed[group] = [row for row in rows if row.find_program() is not None]
             rows = [row for row in self._installed[group] if row.serves(path)]
@@ -89,7 +91,17 @@ class LanguageServers:
             if server is None:
                 server = self._servers[group, root] = LanguageServer(rows, root, self._settings, self._start)
             found.append(server)
+        if groups and not any(self._installed[group] for group in groups):
+            self._note_missing(path)
         return found
+
+    def _note_missing(self, path: str) -> None:
+        """Report once for each kind of file that no server for it is installed."""
+        _, dot, suffix = os.path.basename(path).rpartition(".")
+        files = f"*.{suffix}" if dot else os.path.basename(path)
+        if files not in self._missing:
+            self._missing.add(files)
+            self._report(f"no language server for {files} is installed; see `dragoman lsp status`")
 
     def status(self) -> list[dict[str, Any]]:
         """Return the state of each server."""

@@ -4,13 +4,11 @@ The caller gets one line of progress for each step. A turn that takes longer tha
 reads the annotations of the tools at run time, so this module does not postpone them.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from dragoman.bridge.mcp.agent_sessions import ASKING, DEFAULT_WAIT, AgentSessions, DrivenSession, prompt_blocks
 from dragoman.errors import DragomanError
-
-T = TypeVar("T")
 
 INSTRUCTIONS = """\
 Drive coding agents. `open` a session, then `prompt` it. If the state is `running`, call `wait`. If it is `asking`, the
@@ -20,16 +18,21 @@ your user."""
 
 def build_agent_server(driver: AgentSessions) -> Any:
     """Return the MCPServer of the SDK."""
-    from dragoman.mcp.offers import sdk_server
+    from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+
+    from dragoman.mcp.offers import sdk_server, with_readable_errors
 
     server = sdk_server("dragoman", instructions=INSTRUCTIONS)
     for tool in (*_session_tools(driver), *_turn_tools(driver)):
-        server.add_tool(tool)
+        server.add_tool(with_readable_errors(tool))
 
     @server.resource("acp://sessions/{session}/transcript", mime_type="text/markdown")  # type: ignore[untyped-decorator]
     def transcript(session: str) -> str:
         """The transcript of a session."""
-        entries = driver.find(session).entries()
+        try:
+            entries = driver.find(session).entries()
+        except DragomanError as error:
+            raise ResourceNotFoundError(str(error)) from error
         return "\n\n".join(f"**{entry['role']}**: {entry['text']}" for entry in entries)
 
     return server
@@ -47,7 +50,7 @@ def _session_tools(driver: AgentSessions) -> list[Callable[..., Any]]:
 
     async def open(cwd: str, agent: str = "", mode: str = "", model: str = "") -> dict[str, Any]:
         """Start an agent and open a session in the folder `cwd`, an absolute path."""
-        opened = await _explain(driver.open(agent, cwd, mode, model))
+        opened = await driver.open(agent, cwd, mode, model)
         return {"session": opened.id, "agent": opened.agent_name}
 
     async def sessions(cwd: str = "") -> dict[str, Any]:
@@ -57,12 +60,12 @@ def _session_tools(driver: AgentSessions) -> list[Callable[..., Any]]:
 
     async def read(session: str, after: int = 0) -> dict[str, Any]:
         """Read the transcript of a session after a position; `next` is the position for the next call."""
-        entries = _find(driver, session).entries(after)
+        entries = driver.find(session).entries(after)
         return {"entries": entries, "next": entries[-1]["position"] if entries else after}
 
     async def close(session: str) -> dict[str, Any]:
         """Close a session and end its agent."""
-        await _explain(driver.close(session))
+        await driver.close(session)
         return {"closed": session}
 
     return [agents, open, sessions, read, close]
@@ -75,51 +78,30 @@ def _turn_tools(driver: AgentSessions) -> list[Callable[..., Any]]:
         ctx: Context, session: str, text: str, files: list[str] | None = None, wait: float = DEFAULT_WAIT
     ) -> dict[str, Any]:
         """Send a prompt, with links to files, and wait up to `wait` seconds: then it is done, running or asking."""
-        driven = _find(driver, session)
-        try:
-            driven.start(prompt_blocks(text, files or [], driven.session.cwd))
-        except DragomanError as error:
-            raise ValueError(str(error)) from None
+        driven = driver.find(session)
+        driven.start(prompt_blocks(text, files or [], driven.session.cwd))
         return await _wait(driven, wait, ctx)
 
     async def wait(ctx: Context, sessions: list[str], wait: float = DEFAULT_WAIT) -> dict[str, Any]:
         """Wait until the first of these sessions is done or asks for permission."""
         if len(sessions) == 1:
-            return await _wait(_find(driver, sessions[0]), wait, ctx)
-        return (await _explain(driver.wait_any(sessions, wait))).report()
+            return await _wait(driver.find(sessions[0]), wait, ctx)
+        return (await driver.wait_any(sessions, wait)).report()
 
     async def answer(session: str, question: str, option: str) -> dict[str, Any]:
         """Answer the question of a session that is asking, with the id of one of its options."""
-        driven = _find(driver, session)
-        try:
-            driven.answer(question, option)
-        except DragomanError as error:
-            raise ValueError(str(error)) from None
+        driven = driver.find(session)
+        driven.answer(question, option)
         await driven.wait_answered()
         return driven.report()
 
     async def cancel(session: str) -> dict[str, Any]:
         """Cancel the running turn of a session."""
-        driven = _find(driver, session)
+        driven = driver.find(session)
         await driven.cancel()
         return driven.report()
 
     return [prompt, wait, answer, cancel]
-
-
-def _find(driver: AgentSessions, session: str) -> DrivenSession:
-    try:
-        return driver.find(session)
-    except DragomanError as error:
-        raise ValueError(str(error)) from None
-
-
-async def _explain(work: Awaitable[T]) -> T:
-    """Await; an error becomes the text that the host's model reads."""
-    try:
-        return await work
-    except DragomanError as error:
-        raise ValueError(str(error)) from None
 
 
 async def _wait(driven: DrivenSession, seconds: float, ctx: Any) -> dict[str, Any]:

@@ -143,12 +143,13 @@ class DrivenSession:
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         refusals = [each.option_id for each in prompt.options if each.kind.startswith("reject")]
         refusal = "deny" if not prompt.options else refusals[0] if refusals else None
-        self.question = OpenQuestion(f"{self.id}-q{next(self._numbers)}", text, options, answer, refusal)
+        self.question = asked = OpenQuestion(f"{self.id}-q{next(self._numbers)}", text, options, answer, refusal)
         self._changed.set()
         try:
             chosen = await answer
         finally:
-            self.question = None
+            if self.question is asked:
+                self.question = None
             self._changed.set()
         if prompt.options:
             kinds = {option.option_id: option.kind for option in prompt.options}
@@ -177,8 +178,11 @@ class DrivenSession:
                 return
 
     async def cancel(self) -> None:
-        """Cancel the turn and wait for its end."""
-        self.session.cancel()
+        """Cancel the turn and wait for its end. Its open question is not asked any more."""
+        self.session.cancel()  # also answers a question of the agent itself
+        question, self.question = self.question, None
+        if question is not None and question.refusal is not None and not question.answer.done():
+            question.answer.set_result(question.refusal)
         await self.wait(CANCEL_TIMEOUT)
 
     def report(self) -> dict[str, Any]:
@@ -261,9 +265,11 @@ class AgentSessions:
             stack.push_async_callback(guard.close)
             remote = await stack.enter_async_context(
                 connect(
-                    [agent.command, *agent.args],
+                    agent.argv,
                     cwd=cwd,
                     env=dict(agent.env),
+                    dialect=agent.dialect,
+                    sandbox=agent.confinement,
                     permission=guard.request_permission,
                     workspace=guard.workspace_access(),
                 )

@@ -129,7 +129,7 @@ class Child:
             target = ours
         else:
             mode = target.mode or None
-            options |= {"env": dict(target.env) or None, "dialect": target.dialect}
+            options |= {"env": dict(target.env) or None, "dialect": target.dialect, "sandbox": target.confinement}
             target = target.argv
         self._remote = remote = await self._stack.enter_async_context(connect(target, **options))
         self._stack.push_async_callback(access.close)

@@ -122,7 +122,7 @@ class Comparison:
         finally:
             run.seconds = round(asyncio.get_running_loop().time() - started, 2)
             if child is not None:
-                await asyncio.shield(self._end(run, child))
+                await _complete(asyncio.ensure_future(self._end(run, child)))
 
     async def _work(self, run: AgentRun, child: Child, worktree: Worktree) -> None:
         prompt = self._prompt
@@ -158,6 +158,15 @@ class Comparison:
     def _set_state(self, run: AgentRun, state: str) -> None:
         run.state = state
         self._on_change(run)
+
+
+async def _complete(task: asyncio.Future[None]) -> None:
+    """Wait for the end of a task that must not be cancelled: what it uses is removed afterwards."""
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 async def _stop(tasks: list[asyncio.Task[None]]) -> None:

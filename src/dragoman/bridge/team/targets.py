@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 
-from dragoman.config.config_file import NamedAgent, installed_agents, load_config
+from dragoman.config.config_file import KNOWN_AGENTS, NamedAgent, installed_agents, load_config
 from dragoman.config.paths import user_paths
 from dragoman.errors import ConfigFault
 from dragoman.roles.agent.agent import Agent
@@ -26,7 +26,10 @@ def resolve_target(name: str, target: AgentTarget, environ: Mapping[str, str] = 
     if len(words) == 1 and (found := _find_named(words[0], environ)) is not None:
         return found
     if shutil.which(os.path.expanduser(words[0])) is None:
-        raise ConfigFault([f"there is no agent or program {words[0]!r} for {name}; `dragoman agents` lists the agents"])
+        advice = "`dragoman agents` lists the agents"
+        if any(words[0] == known.name for known in KNOWN_AGENTS):
+            advice = f"install it with: dragoman agents install {words[0]}"
+        raise ConfigFault([f"there is no agent or program {words[0]!r} for {name}; {advice}"])
     return NamedAgent(name=name, command=words[0], args=tuple(words[1:]))
 
 

@@ -51,6 +51,12 @@ class Worktree:
         self._owner = owner
         self.path = path
         self.branch = branch
+        self.git_dir = ""  # its part of the user's repository, known before its agent starts
+
+    @property
+    def _env(self) -> dict[str, str]:
+        """The repository of the worktree by name: its agent can replace `.git` there, with programs that git runs."""
+        return {"GIT_DIR": self.git_dir, "GIT_WORK_TREE": self.path} if self.git_dir else {}
 
     @property
     def cwd(self) -> str:
@@ -64,20 +70,21 @@ class Worktree:
 
     async def commit(self, message: str) -> str:
         """Put everything in the worktree into one commit on its branch; return the commit."""
-        commit = await snapshot(self.path, self.base, message)
-        await git(self.path, "update-ref", f"refs/heads/{self.branch}", commit)
-        await git(self.path, "reset", "--quiet", "--soft", commit)
+        commit = await snapshot(self.path, self.base, message, self._env)
+        await git(self.path, "update-ref", f"refs/heads/{self.branch}", commit, env=self._env)
+        await git(self.path, "reset", "--quiet", "--soft", commit, env=self._env)
         return commit
 
     async def stats(self) -> list[FileStat]:
         """Return what changed since the start, by file; committed by `commit`."""
-        output = await git(self.path, "diff", "--numstat", "-z", "--no-renames", self.base, self.branch)
+        output = await git(self._owner.root, "diff", "--numstat", "-z", "--no-renames", self.base, self.branch)
         rows = [row.split("\t", 2) for row in output.decode("utf-8", "replace").split("\0") if row]
         return [FileStat(path, _count(added), _count(removed)) for added, removed, path in rows]
 
     async def diff(self) -> str:
         """Return the changes since the start as a patch."""
-        output = await git(self.path, "diff", "--no-renames", "--no-color", "--no-ext-diff", self.base, self.branch)
+        options = ("--no-renames", "--no-color", "--no-ext-diff")
+        output = await git(self._owner.root, "diff", *options, self.base, self.branch)
         return output.decode("utf-8", "replace")
 
     async def merge(self) -> MergeResult:
@@ -145,6 +152,7 @@ class Worktrees:
                 with suppress(GitFailed):  # it may have made the branch
                     await git(self.root, "branch", "--quiet", "-D", branch)
                 raise GitFailed(f"the worktree of {id} cannot be made", error.message) from None
+            worktree.git_dir = (await git(path, "rev-parse", "--absolute-git-dir")).decode().strip()
             return worktree
 
     async def _free_branch(self, name: str) -> str:
@@ -155,7 +163,13 @@ class Worktrees:
     async def remove(self, worktree: Worktree, *, keeps_branch: bool) -> None:
         """Remove a worktree."""
         async with self._lock:
-            await git(self.root, "worktree", "remove", "--force", worktree.path)
+            try:  # git would refuse one whose `.git` was changed
+                await asyncio.to_thread(shutil.rmtree, worktree.path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise GitFailed(f"{worktree.path} cannot be removed", error.strerror or str(error)) from None
+            await git(self.root, "worktree", "prune")
             if not keeps_branch:
                 await git(self.root, "branch", "--quiet", "-D", worktree.branch)
         self.by_id = {id: each for id, each in self.by_id.items() if each is not worktree}
