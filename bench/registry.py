@@ -68,7 +68,8 @@ def install(dragoman: str, count: int, folder: Path) -> dict[str, float]:
 def install_pypi(dragoman: str, count: int, folder: Path) -> dict[str, float]:
     """Seconds of an install of a PyPI package from the cache, of uv with the same options, in turns; and the ratio.
 
-    The same options: files of its own instead of links into uv's cache, and bytecode for every module.
+    The same options: files of its own instead of links into uv's cache, and bytecode for every module. The first
+    install fills both caches.
     """
     project = PROJECT.partition("==")[0]
     entry = {"id": "timed", "name": "Timed", "version": "1.0.0", "description": "A package with 30 dependencies"}

@@ -95,15 +95,17 @@ def npm_package(site: Site, name: str, *versions: str, **members: Any) -> None:
     site.pages[f"/{name.replace('/', '%2f')}"] = json.dumps(packument).encode()
 
 
-def pypi_package(site: Site, name: str, version: str, *, requires_python: str = ">=3.9") -> None:
-    """Serve one version of a PyPI package as a wheel."""
+def pypi_package(
+    site: Site, name: str, version: str, *, requires_python: str = ">=3.9", requires: str = "", code: str = ""
+) -> None:
+    """Serve one version of a PyPI package as a wheel: an agent, or other code."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
     buffer = io.BytesIO()
     files = {
-        f"{module}.py": PYTHON.format(result=RESULT % version),
+        f"{module}.py": code or PYTHON.format(result=RESULT % version),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        f"Requires-Python: {requires_python}\n",
+        f"Requires-Python: {requires_python}\n" + (f"Requires-Dist: {requires}\n" if requires else ""),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/entry_points.txt": f"[console_scripts]\n{name} = {module}:main\n",
     }
@@ -111,8 +113,11 @@ def pypi_package(site: Site, name: str, version: str, *, requires_python: str = 
     with zipfile.ZipFile(buffer, "w") as wheel:
         for path, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
             wheel.writestr(path, text)
-    file = f"{module}-{version}-py3-none-any.whl"
-    data = buffer.getvalue()
+    _serve_file(site, name, f"{module}-{version}-py3-none-any.whl", buffer.getvalue(), requires_python)
+
+
+def _serve_file(site: Site, name: str, file: str, data: bytes, requires_python: str = ">=3.9") -> None:
+    """Serve one file of a PyPI project."""
     site.pages[f"/files/{file}"] = data
     link = (
         f'<a href="/files/{file}#sha256={hashlib.sha256(data).hexdigest()}" data-requires-python="{requires_python}">'
@@ -120,6 +125,20 @@ def pypi_package(site: Site, name: str, version: str, *, requires_python: str = 
     page = site.pages.get(f"/simple/{name}/", b"")
     assert isinstance(page, bytes)
     site.pages[f"/simple/{name}/"] = page + f"{link.replace('>=', '&gt;=')}{file}</a>\n".encode()
+
+
+def pypi_source(site: Site, name: str, version: str, builder: str) -> None:
+    """Serve one version of a PyPI package as a source archive alone; the project `builder` builds it."""
+    module = name.replace("-", "_")
+    top = f"{module}-{version}"
+    system = f'[build-system]\nrequires = ["{builder}"]\nbuild-backend = "{builder.replace("-", "_")}"\n'
+    files = {
+        f"{top}/pyproject.toml": f'{system}[project]\nname = "{name}"\nversion = "{version}"\n',
+        f"{top}/PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{top}/{module}.py": "",
+    }
+    data = tarball({path: text.encode() for path, text in files.items()})
+    _serve_file(site, name, f"{top}.tar.gz", data)
 
 
 def _record_hash(text: str) -> str:

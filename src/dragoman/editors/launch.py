@@ -14,6 +14,7 @@ import msgspec
 
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import ConfigFault
+from dragoman.transport.process.module_command import module_command
 
 # The ways from an editor to an agent.
 DIRECT, TRANSLATE, ATTACH = "direct", "translate", "attach"
@@ -95,7 +96,7 @@ def own_command() -> list[str]:
     """Return the command line of Dragoman itself, with an absolute path."""
     beside = os.path.join(os.path.dirname(sys.executable), "dragoman")
     found = beside if os.access(beside, os.X_OK) else shutil.which("dragoman")
-    return [os.path.abspath(found)] if found else [sys.executable, "-m", "dragoman"]
+    return [os.path.abspath(found)] if found else list(module_command())
 
 
 def _find_program(command: str, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:

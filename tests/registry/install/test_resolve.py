@@ -30,17 +30,17 @@ def agent(*kinds: str, sha256: str = "") -> Entry:
         (agent("binary", "npx", sha256="ab"), MUSL, True, "npx"),
         (agent("binary", sha256="ab"), MUSL, True, "binary"),
         (agent("binary"), LINUX, True, "binary"),
-        (agent("uvx"), LINUX, True, "uvx"),
+        (agent("uvx"), LINUX, lambda: True, "uvx"),
     ],
 )
 def test_the_kind_with_the_best_guarantee_that_runs_here_is_chosen(
     entry: Entry, machine: Machine, has_node: bool, kind: str
 ) -> None:
-    assert choose_kind(entry, machine, has_node) == kind
+    assert choose_kind(entry, machine, lambda: has_node) == kind
 
 
 def test_what_cannot_run_here_is_refused_with_what_there_is() -> None:
     with pytest.raises(RegistryFault, match="only for linux-x86_64"):
-        choose_kind(agent("binary"), Machine("darwin-aarch64"), True)
+        choose_kind(agent("binary"), Machine("darwin-aarch64"), lambda: True)
     with pytest.raises(RegistryFault, match="it has no uvx; it has binary, npx"):
-        choose_kind(agent("binary", "npx"), LINUX, True, "uvx")
+        choose_kind(agent("binary", "npx"), LINUX, lambda: True, "uvx")

@@ -5,7 +5,7 @@ others: it is skipped with its reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -200,9 +200,7 @@ def _read_packages(distribution: dict[str, Any], notes: list[str]) -> Iterator[t
                 raise _BadEntry("package is not a name with a version")
             groups = match.groups()
             extras = tuple(each.strip() for each in (groups[1] or "").split(",") if each.strip()) if kind == UVX else ()
-            cmd = _text(value, "cmd")
-            if "/" in cmd or "\\" in cmd or cmd.startswith("-"):
-                raise _BadEntry("cmd is not the name of a command")
+            cmd = _check_command_name(_text(value, "cmd"))
             version = groups[-1] or ""
             yield (
                 kind,
@@ -263,6 +261,49 @@ def command_path(cmd: str) -> str:
     if cmd.startswith("/") or _DRIVE.match(cmd) or not parts or any(part in ("", "..") for part in parts):
         raise _BadEntry("cmd leads out of the archive")
     return "/".join(parts)
+
+
+def fixed_entry_fault(id: str, version: str, kind: str, cmd: str, env: Mapping[str, str]) -> str:
+    """Return which rule of entries a lock breaks, which fixes the rest by hashes; "" if none."""
+    if _ID.fullmatch(id) is None:
+        return "its id is not made of a-z, 0-9 and -"
+    if kind not in KINDS:
+        return f"its kind is none of {', '.join(KINDS)}"
+    if any(_CONTROL.search(text) for text in (version, cmd, *env.values())):
+        return "it has control characters"
+    if refused := filter_variables(env)[1]:
+        return f"it sets {', '.join(refused)}, which steers processes"
+    try:
+        if kind == BINARY:
+            command_path(cmd)
+        else:
+            _check_command_name(cmd)
+    except _BadEntry as error:
+        return str(error)
+    return ""
+
+
+def fixed_package_fault(kind: str, version: str, package: str, by: str, scripts: Sequence[str]) -> str:
+    """Return which rule of packages a lock breaks: npm and uv would read more than names and versions; "" if none."""
+    pattern, separator, voucher = (_NPM_SPEC, "@", "npm") if kind == NPX else (_PYPI_SPEC, "==", "pypi")
+    match = pattern.fullmatch(package)
+    if match is None or not match[match.re.groups] or not package.endswith(f"{separator}{version}"):
+        return "its package is not a name with its version"
+    if match[match.re.groups] != version:
+        return "its package has another version"
+    if by != voucher:
+        return f"nobody but {voucher} vouches for its package"
+    for name in scripts:
+        found = pattern.fullmatch(name)
+        if found is None or found[1] != name:
+            return "its scripts are not names of packages"
+    return ""
+
+
+def _check_command_name(cmd: str) -> str:
+    if "/" in cmd or "\\" in cmd or cmd.startswith("-"):
+        raise _BadEntry("cmd is not the name of a command")
+    return cmd
 
 
 def _check_url(url: str) -> str:

@@ -10,10 +10,13 @@ from typing import Any
 
 import msgspec
 
-from dragoman.config.config_file import quote_toml
+from dragoman.config.config_file import NAME_PATTERN, NAME_RULE, quote_toml
 from dragoman.config.private_files import file_lock, read_bytes, write_private
 from dragoman.errors import ConfigFault
 from dragoman.registry.fault import RegistryFault
+from dragoman.registry.index.entry import UVX, fixed_entry_fault
+from dragoman.registry.install.npm_lock import read_lock
+from dragoman.registry.install.pypi_list import check_list
 from dragoman.registry.install.records import MANIFEST_FILE, MAX_MANIFEST, Installed
 
 VERSION = 1
@@ -67,6 +70,10 @@ def load_lock(path: str) -> dict[str, LockedAgent]:
         raise ConfigFault([f"{path}: {error}"]) from None
     if document.version != VERSION:
         raise ConfigFault([f"{path}: version {document.version}; this Dragoman reads version {VERSION}"])
+    for name, entry in document.agents.items():
+        fault = fixed_entry_fault(entry.id, entry.version, entry.kind, entry.cmd, entry.env)
+        if fault or NAME_PATTERN.fullmatch(name) is None:  # anybody may have written it
+            raise ConfigFault([f"{path}: agents.{name[:64]!r}: {fault or NAME_RULE}"])
     return document.agents
 
 
@@ -114,7 +121,10 @@ def edit_lock(path: str, changes: Mapping[str, LockedAgent | None], trees: Mappi
 
 
 def read_tree(path: str, name: str, entry: LockedAgent) -> bytes:
-    """Return the list of packages of a locked agent; raise RegistryFault if it is not the one that was locked."""
+    """Return the list of packages of a locked agent; raise RegistryFault if it is not the one that was locked.
+
+    Anybody may have written both, so the list is also held to what npm and uv write by themselves.
+    """
     file = _tree_path(path, name, entry.kind)
     data = read_bytes(file)
     if data is None:
@@ -122,6 +132,10 @@ def read_tree(path: str, name: str, entry: LockedAgent) -> bytes:
     found = hashlib.sha256(data).hexdigest()
     if found != entry.tree:
         raise RegistryFault("hash", f"{file}: the lock says SHA-256 {entry.tree}, the file has {found}")
+    if entry.kind == UVX:
+        check_list(data, file)
+    else:
+        read_lock(data)
     return data
 
 

@@ -1,7 +1,7 @@
 """Fill a folder with everything that a lock names for this platform, so that others install it without a network.
 
 downloads/  archives by SHA-256, tarballs of npm as ALGORITHM-DIGEST
-wheels/     wheels of PyPI by their name
+wheels/     wheels of PyPI by their name; sources of packages that are built, and the wheels that build them
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.index.entry import BINARY, NPX
@@ -19,11 +19,14 @@ from dragoman.registry.install.binary import fetch_archive
 from dragoman.registry.install.npm import fetch_packages, write_project
 from dragoman.registry.install.npm_lock import LOCK_FILE, hash_of, needed_here, package_name, read_lock
 from dragoman.registry.install.plan import DOWNLOADS, WHEELS, Plan, Workshop
-from dragoman.registry.install.pypi import PIN, normal_name
+from dragoman.registry.install.pypi import BUILDERS_FILE, SOURCES, lock_builders, normal_name
+from dragoman.registry.install.pypi_list import PIN, REQUIREMENT, check_list
 from dragoman.registry.install.tarballs import find_tarball
 from dragoman.registry.tools.wheels import MAX_PAGE, fits_python, package_index, parse_links
 from dragoman.registry.versions import parse_version
 
+# What builds a package that does not say what builds it.
+_SETUPTOOLS = ["setuptools >= 40.8.0"]
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
@@ -80,7 +83,7 @@ class _Pin(NamedTuple):
 
 
 def _read_pins(tree: bytes) -> list[_Pin]:
-    text = tree.decode()
+    text = check_list(tree, "the list of packages")
     starts = [*PIN.finditer(text)]
     ends = [*(match.start() for match in starts[1:]), len(text)]
     return [
@@ -92,16 +95,71 @@ def _read_pins(tree: bytes) -> list[_Pin]:
 def _fill_pypi(plan: Plan, folder: str, workshop: Workshop) -> Iterator[str]:
     assert plan.python is not None
     minor = parse_version(plan.python.version)[1]
-    os.makedirs(os.path.join(folder, WHEELS), exist_ok=True)
+    wheels = os.path.join(folder, WHEELS)
+    os.makedirs(wheels, exist_ok=True)
+    built = {normal_name(name) for name in plan.runs_scripts}
+    builders: list[str] = []
     for pin in _read_pins(plan.tree):
-        page = f"{package_index()}/{normal_name(pin.name)}/"
-        workshop.report(f"downloading {pin.name} {pin.version}")
-        files = parse_links(workshop.http.get(page, limit=MAX_PAGE).body or b"", page)
-        wheels = [file for file in files if file[2] in pin.hashes and fits_python(file[0], minor)]
-        if not wheels:
-            raise RegistryFault("version", f"{page} has no wheel of {pin.name} {pin.version} that the lock names")
-        for name, url, sha256 in wheels:
-            yield _download(url, os.path.join(folder, WHEELS, os.path.basename(name)), sha256, workshop)
+        is_built = normal_name(pin.name) in built
+        for file in _fetch_files(pin, minor, wheels, workshop, is_built=is_built):
+            builders += builders_of(os.path.join(wheels, file)) if is_built else []
+            yield file
+    if not builders:
+        return
+    tree = lock_builders(plan, sorted(set(builders)), workshop)
+    for pin in _read_pins(tree):
+        yield from _fetch_files(pin, minor, wheels, workshop)
+    with open(os.path.join(wheels, BUILDERS_FILE), "wb") as list_file:
+        list_file.write(tree)
+    yield BUILDERS_FILE
+
+
+def _fetch_files(pin: _Pin, minor: int, folder: str, workshop: Workshop, *, is_built: bool = False) -> Iterator[str]:
+    """Download the wheels of a package that run here, or its source if it is built."""
+    page = f"{package_index()}/{normal_name(pin.name)}/"
+    workshop.report(f"downloading {pin.name} {pin.version}")
+    files = parse_links(workshop.http.get(page, limit=MAX_PAGE).body or b"", page)
+    fits = (lambda file: file.endswith(SOURCES)) if is_built else (lambda file: fits_python(file, minor))
+    found = [file for file in files if file[2] in pin.hashes and fits(file[0])]
+    if not found:
+        kind = "source archive" if is_built else "wheel"
+        raise RegistryFault("version", f"{page} has no {kind} of {pin.name} {pin.version} that the lock names")
+    for name, url, sha256 in found:
+        yield _download(url, os.path.join(folder, os.path.basename(name)), sha256, workshop)
+
+
+def builders_of(archive: str) -> list[str]:
+    """Return what a source archive needs to be built, as its pyproject.toml says; raise RegistryFault if it says more.
+
+    uv reads each as a line of a file, in which a line can also be an option or an address.
+    """
+    import tarfile
+    import tomllib
+
+    try:
+        with tarfile.open(archive) as members:
+            for member in members:
+                if re.fullmatch(r"[^/]+/pyproject\.toml", member.name) and (file := members.extractfile(member)):
+                    system = tomllib.loads(file.read(MAX_PAGE).decode()).get("build-system", {})
+                    return _check_builders(system.get("requires", _SETUPTOOLS), os.path.basename(archive))
+    except (tarfile.TarError, OSError, ValueError, AttributeError):
+        pass  # a zip, or a file that only the builder understands
+    return _SETUPTOOLS
+
+
+def _check_builders(requires: Any, archive: str) -> list[str]:
+    wrong = [each for each in requires if not _is_requirement(each)] if isinstance(requires, list) else [requires]
+    if wrong:
+        raise RegistryFault(
+            "archive",
+            f"{archive} is built with {ascii(wrong[0])[:80]}, as its pyproject.toml says, which is not a package with "
+            "versions; choose another version of the agent",
+        )
+    return list(requires)
+
+
+def _is_requirement(value: object) -> bool:
+    return isinstance(value, str) and REQUIREMENT.fullmatch(value) is not None
 
 
 def _download(url: str, target: str, sha256: str, workshop: Workshop) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from dragoman.config.private_files import write_private
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.index.entry import Entry, Package
-from dragoman.registry.install.npm_lock import LOCK_FILE, needed_here, package_name, read_lock
+from dragoman.registry.install.npm_lock import LOCK_FILE, missing_part, needed_here, package_name, read_lock
 from dragoman.registry.install.plan import Plan, Wishes, Workshop
 from dragoman.registry.install.records import remove_tree
 from dragoman.registry.install.tarballs import unpack_kept
@@ -138,7 +138,10 @@ def resolve_npm(entry: Entry, package: Package, wishes: Wishes, workshop: Worksh
         workshop.report(f"resolving the packages of {package.name} {version}")
         npm.node = node
         tree = _lock(npm, package.name, version, folder)
-    rows = read_lock(tree)
+        rows = read_lock(tree)
+        part = "" if workshop.is_offline else missing_part(rows, package.name)
+        if part:
+            raise _missing_part(npm, known, part, folder)
     scripts = tuple(sorted({package_name(path) for path, row in rows.items() if row.get("hasInstallScript")}))
     unknown = [name for name in wishes.allow_scripts if name not in scripts]
     if unknown:
@@ -179,6 +182,17 @@ def _missing_version(npm: Npm, package: Package, version: str, folder: str) -> R
         f"newest that is there is {there}: add @{there} to the name",
         newest=there,
     )
+
+
+def _missing_part(npm: Npm, known: dict[str, Any], part: str, folder: str) -> RegistryFault:
+    name, version = known.get("name"), str(known.get("version", ""))
+    both = set(known.get("versions") or []) & set(npm.view(part, folder).get("versions") or [])
+    there = newest([each for each in both if sort_key(each) < sort_key(version)])
+    advice = f"; the newest that is whole is {there}: add @{there} to the name" if there else ""
+    return RegistryFault(
+        "version", f"npm does not have {part} {version}, the program of {name} {version} for this machine{advice}",
+        newest=there,
+    )  # fmt: skip
 
 
 def _old_enough(npm: Npm, known: dict[str, Any], package: Package, wishes: Wishes, folder: str) -> dict[str, Any]:

@@ -15,12 +15,25 @@ from dragoman.registry.fault import RegistryFault
 from dragoman.registry.platforms import has_glibc
 
 LOCK_FILE = "package-lock.json"
+_KINDS = ("dependencies", "optionalDependencies", "peerDependencies")
+# What a package says about the machines that it is for: a name, or several.
+_PLATFORMS = ("os", "cpu", "libc")
 # The strongest first.
 _HASHES = ("sha512", "sha384", "sha256", "sha1")
 _PROCESSORS = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "i686": "ia32", "i386": "ia32"}
 
 # Where npm puts packages; a lock of somebody else could name any other place.
 _PATH = re.compile(r"(?:(?:^|/)node_modules/(?:@[\w.~-]+/)?(?!\.\.?(?:/|$))[\w.~-]+)+")
+
+# What npm takes for a name, a version or a range; everything else is an address, a folder, or a repository of git, in
+# which npm runs programs that the repository configures, with --ignore-scripts too.
+_NAME = re.compile(r"(?:@[\w~-][\w.~-]*/)?[\w~-][\w.~-]*", re.A)
+_VERSION = re.compile(r"(?:[0-9][0-9A-Za-z.+-]*)?")
+_RANGE = re.compile(rf"(?:npm:{_NAME.pattern}@?)?(?!\.)[^/:\\@#%]*(?<!\.tgz)(?<!\.tar)(?<!\.tar\.gz)", re.A)
+_ADDRESS = re.compile(r"https?://(?:www\.)?([a-z0-9.-]+)(?::[0-9]+)?(/[\w./@~+%=&?,-]*)", re.A)
+# Hosts of which npm takes an address for a repository, besides gitlab.com; but not for these archives.
+_GIT_HOSTS = {"github.com", "gist.github.com", "bitbucket.org", "git.sr.ht"}
+_GITHUB_ARCHIVE = re.compile(r"/[\w.-]+/[\w.-]+/(?:archive|tarball|releases/download)/[\w./@~+-]+", re.A)
 
 Row = dict[str, Any]
 
@@ -30,7 +43,7 @@ class _Lock(msgspec.Struct):
 
 
 def read_lock(tree: bytes) -> dict[str, Row]:
-    """Return the packages of a lock by path; raise RegistryFault if one has no hash."""
+    """Return the packages of a lock by path; raise RegistryFault if one has no hash, or is more than a package."""
     try:
         packages = msgspec.json.decode(tree, type=_Lock).packages
     except msgspec.DecodeError as error:
@@ -39,9 +52,61 @@ def read_lock(tree: bytes) -> dict[str, Row]:
     for path, row in rows.items():
         if _PATH.fullmatch(path) is None or "/../" in f"{path}/":
             raise RegistryFault("hash", f"the list of packages names a place outside node_modules: {path!r}")
-        if not row.get("integrity") and not row.get("inBundle"):
+        if not row.get("integrity") and not (row.get("inBundle") and _has_bundler(rows, path)):
             raise RegistryFault("hash", f"npm has no hash for {package_name(path)}; nothing was installed")
+        if fault := _row_fault(row):
+            raise RegistryFault(
+                "hash", f"the list of packages: {package_name(path)} {fault}; choose another version of the agent"
+            )
     return rows
+
+
+def _has_bundler(rows: dict[str, Row], path: str) -> bool:
+    """Tell whether a package that a path leads through says that it brings others with it."""
+    parents = [path[: match.start()] for match in re.finditer("/node_modules/", path)]
+    return any(rows.get(each, {}).get("bundleDependencies") for each in parents)
+
+
+def _row_fault(row: Row) -> str:
+    """Return what npm would take from elsewhere than its registry or an address of an archive; "" if nothing."""
+    if row.get("link"):
+        return "is a link"
+    resolved = row.get("resolved") or ""
+    if resolved and not _is_archive(resolved):
+        return f"comes from {ascii(resolved)[:80]}, which is not an archive"
+    for member, pattern in (("name", _NAME), ("version", _VERSION)):
+        value = row.get(member)
+        if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):
+            return f"has the {member} {ascii(value)[:80]}"
+    for member in _PLATFORMS:
+        value = row.get(member)
+        names = value if isinstance(value, list) else [value]
+        if value is not None and not all(isinstance(name, str) for name in names):
+            return f"has the {member} {ascii(value)[:80]}"
+    for kind in _KINDS:
+        needs = row.get(kind)
+        for name, wanted in needs.items() if isinstance(needs, dict) else ():
+            is_plain = isinstance(wanted, str) and (_RANGE.fullmatch(wanted) or _is_archive(wanted))
+            if not is_plain and not (kind == "peerDependencies" and _is_optional_peer(row, name)):
+                return f"needs {ascii(name)[:80]} from {ascii(wanted)[:80]}, which is no version"
+    return ""
+
+
+def _is_optional_peer(row: Row, name: str) -> bool:
+    """Tell whether npm leaves a package out unless another one needs it."""
+    meta = row.get("peerDependenciesMeta")
+    about = meta.get(name) if isinstance(meta, dict) else None
+    return isinstance(about, dict) and about.get("optional") is True
+
+
+def _is_archive(address: object) -> bool:
+    """Tell whether npm downloads an address as one file, instead of cloning a repository."""
+    match = _ADDRESS.fullmatch(address) if isinstance(address, str) else None
+    if match is None or ".." in match[2]:
+        return False
+    if match[1] == "gitlab.com":
+        return "/-/" in match[2]  # its registry of packages
+    return match[1] not in _GIT_HOSTS or (match[1] == "github.com" and _GITHUB_ARCHIVE.fullmatch(match[2]) is not None)
 
 
 def package_name(path: str) -> str:
@@ -94,8 +159,7 @@ def needed_here(rows: dict[str, Row], package: str) -> dict[str, Row] | None:
 
 
 def _dependencies(row: Row) -> list[str]:
-    kinds = ("dependencies", "optionalDependencies", "peerDependencies")
-    return [name for kind in kinds if isinstance(row.get(kind), dict) for name in row[kind]]
+    return [name for kind in _KINDS if isinstance(row.get(kind), dict) for name in row[kind]]
 
 
 def _resolve(rows: dict[str, Row], path: str, name: str) -> str:
@@ -109,10 +173,24 @@ def _resolve(rows: dict[str, Row], path: str, name: str) -> str:
         path = path[: path.rindex("node_modules/")].removesuffix("/")
 
 
-def _fits(row: Row) -> bool:
+def missing_part(rows: dict[str, Row], package: str) -> str:
+    """Return the package with the program for this machine, if npm has none of the optional packages; else ""."""
+    named = rows.get(f"node_modules/{package}", {}).get("optionalDependencies")
+    names = sorted(named, key=len) if isinstance(named, dict) else []
+    if any(package_name(path) in names for path in rows):
+        return ""
+    words = {sys.platform, _processor()}
+    return next((name for name in names if words <= set(re.split(r"[^a-z0-9]+", name))), "")
+
+
+def _processor() -> str:
     machine = platform.machine().lower()
+    return _PROCESSORS.get(machine, machine)
+
+
+def _fits(row: Row) -> bool:
     libc = ("glibc" if has_glibc() else "musl") if sys.platform == "linux" else ""
-    own = {"os": sys.platform, "cpu": _PROCESSORS.get(machine, machine), "libc": libc}
+    own = {"os": sys.platform, "cpu": _processor(), "libc": libc}
     return all(_is_listed(value, row[member]) for member, value in own.items() if row.get(member))
 
 

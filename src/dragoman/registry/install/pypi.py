@@ -9,18 +9,23 @@ import glob
 import hashlib
 import os
 import re
+import shlex
 import tempfile
 
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.index.entry import Entry, Package
+from dragoman.registry.install.bytecode import compile_modules
 from dragoman.registry.install.plan import Plan, Wishes, Workshop
+from dragoman.registry.install.pypi_list import PIN, check_list
 from dragoman.registry.tools.find import Program, find_pythons, find_uv
 from dragoman.registry.tools.run import TIMEOUT, Access, Output, run_tool
 
 TREE_FILE = "requirements.txt"
+# In a folder of `lock --fetch`: what builds the packages that have no wheel, with hashes.
+BUILDERS_FILE = "builders.txt"
+SOURCES = (".tar.gz", ".zip")
 # Hundreds of packages with their metadata, over a slow network. Seconds.
 RESOLVE_TIMEOUT = 600.0
-PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s\\;]+)", re.M)
 _WRONG_PYTHON = re.compile(r"requires Python|Requires-Python|does not satisfy Python|Python version", re.I)
 
 _TOOL_HELP = (
@@ -68,20 +73,42 @@ def _resolve(
 ) -> tuple[Program, str]:
     """Return the first Python, the newest first, for which the package resolves, and the list with hashes."""
     refused = ""
+    for python in pythons:
+        ended, text = _compile(uv, python, [spec], _only_wheels(wishes), workshop)
+        if ended.status == 0:
+            return python, text
+        refused = ended.tail
+        if not _WRONG_PYTHON.search(refused):
+            break
+    raise _refusal(spec, package, refused, pythons)
+
+
+def _compile(
+    uv: Program, python: Program, wanted: list[str], flags: list[str], workshop: Workshop
+) -> tuple[Output, str]:
+    """Return how uv ended, and the list of exact versions with hashes."""
     with tempfile.TemporaryDirectory(prefix="dragoman-uv-") as folder:
         with open(os.path.join(folder, "wanted.in"), "w", encoding="utf-8") as file:
-            file.write(f"{spec}\n")
-        for python in pythons:
-            words = ["pip", "compile", "wanted.in", "--generate-hashes", "--no-header", "--no-annotate", "-q"]
-            words += ["--python", python.path, "--output-file", TREE_FILE, *_only_wheels(wishes)]
-            ended = _run_uv(uv, words, folder, workshop, read=_python_folders(python))
-            if ended.status == 0:
-                with open(os.path.join(folder, TREE_FILE), encoding="utf-8") as file:
-                    return python, file.read()
-            refused = ended.tail
-            if not _WRONG_PYTHON.search(refused):
-                break
-    raise _refusal(spec, package, refused, pythons)
+            file.writelines(f"{each}\n" for each in wanted)
+        words = ["pip", "compile", "wanted.in", "--generate-hashes", "--no-header", "--no-annotate", "-q"]
+        words += ["--python", python.path, "--output-file", TREE_FILE, *flags]
+        ended = _run_uv(uv, [words], folder, workshop, read=_python_folders(python))
+        if ended.status:
+            return ended, ""
+        with open(os.path.join(folder, TREE_FILE), encoding="utf-8") as file:
+            return ended, file.read()
+
+
+def lock_builders(plan: Plan, wanted: list[str], workshop: Workshop) -> bytes:
+    """Return the list, with hashes, of the packages that build a plan's packages without a wheel."""
+    assert plan.uv is not None
+    assert plan.python is not None
+    ended, text = _compile(plan.uv, plan.python, wanted, _only_wheels(Wishes()), workshop)
+    if ended.status:
+        raise RegistryFault(
+            "version", f"uv cannot resolve {', '.join(wanted)}, which build {plan.package}:\n{ended.tail}"
+        )
+    return text.encode()
 
 
 def _refusal(spec: str, package: Package, tail: str, pythons: list[Program]) -> RegistryFault:
@@ -112,8 +139,15 @@ def _only_wheels(wishes: Wishes) -> list[str]:
 
 
 def _run_uv(
-    uv: Program, words: list[str], folder: str, workshop: Workshop, *, read: list[str], timeout: float = RESOLVE_TIMEOUT
+    uv: Program,
+    steps: list[list[str]],
+    folder: str,
+    workshop: Workshop,
+    *,
+    read: list[str],
+    timeout: float = RESOLVE_TIMEOUT,
 ) -> Output:
+    """Run uv for each step until one fails, in one sandbox: to make one takes as long as a step."""
     cache = os.environ.get("UV_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "uv"
     )
@@ -129,7 +163,8 @@ def _run_uv(
     read = [*read, os.path.dirname(os.path.realpath(uv.path)), settings, *filter(None, certificates)]
     flags = ["--offline"] if workshop.is_offline else []
     access = Access(write=[folder, cache], read=read)
-    return run_tool([uv.path, *words, *flags], folder, access, env, timeout=timeout)
+    commands = [shlex.join([uv.path, *words, *flags]) for words in steps]
+    return run_tool(["/bin/sh", "-c", " && ".join(commands)], folder, access, env, timeout=timeout)
 
 
 def _python_folders(python: Program) -> list[str]:
@@ -142,38 +177,42 @@ def install_pypi(plan: Plan, workshop: Workshop, files: str) -> list[str]:
     assert plan.uv is not None
     assert plan.python is not None
     read = _python_folders(plan.python)
+    tree = check_list(plan.tree, f"the list of packages of {plan.package}")
     with open(os.path.join(files, TREE_FILE), "wb") as file:
         file.write(plan.tree)
     workshop.report(f"installing {plan.packages} packages")
     source = []
     if wheels := os.path.abspath(workshop.given_wheels) if workshop.given else "":
-        _check_wheels(plan, wheels)
+        builders = os.path.join(wheels, BUILDERS_FILE)
+        _check_wheels(wheels, tree)
         read, source = [*read, wheels], ["--no-index", "--find-links", wheels]
+        if os.path.exists(builders):
+            with open(builders, "rb") as given:
+                _check_wheels(wheels, check_list(given.read(), builders))
+            source += ["--build-constraints", builders]
     python = os.path.join(files, "bin", "python")
     steps = [
         ["venv", "--relocatable", "--allow-existing", "--python", plan.python.path, files, "-q"],
-        ["pip", "install", "--require-hashes", *_only_wheels(plan.wishes), "--compile-bytecode", "-q", "-r", TREE_FILE,
-         "--python", python, *source],
+        ["pip", "install", "--require-hashes", *_only_wheels(plan.wishes), "-q", "-r", TREE_FILE, "--python", python,
+         *source],
     ]  # fmt: skip
-    for words in steps:
-        ended = _run_uv(plan.uv, words, files, workshop, read=read, timeout=TIMEOUT)
-        if ended.status:
-            why = "hash" if "hash mismatch" in ended.stderr.lower() else "network"
-            why = "disk" if "No space left" in ended.stderr else why
-            raise RegistryFault(why, f"uv {words[0]} of {plan.package} failed; nothing was kept:\n{ended.tail}")
+    ended = _run_uv(plan.uv, steps, files, workshop, read=read, timeout=TIMEOUT)
+    if ended.status:
+        why = "hash" if "hash mismatch" in ended.stderr.lower() else "network"
+        why = "disk" if "No space left" in ended.stderr else why
+        raise RegistryFault(why, f"uv failed to install {plan.package}; nothing was kept:\n{ended.tail}")
+    compile_modules(files, plan.python, read, workshop.paths.cache)
     script = os.path.join("bin", _script(plan, files))
     if not os.path.isfile(os.path.join(files, script)):
         raise RegistryFault("version", f"{plan.package} has no command {os.path.basename(script)}")
     return [os.path.join("bin", "python"), script]
 
 
-def _check_wheels(plan: Plan, folder: str) -> None:
-    """Compare the wheels of a folder that the plan needs with its hashes; raise RegistryFault."""
-    text = plan.tree.decode()
+def _check_wheels(folder: str, text: str) -> None:
+    """Compare the files of a folder that a list names with its hashes; raise RegistryFault."""
     pins = {(normal_name(name), version) for name, version in PIN.findall(text)}
     for file in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-        name, version = [*file.split("-"), "", ""][:2]
-        if (normal_name(name), version) not in pins:
+        if named_in(file) not in pins:
             continue
         path = os.path.join(folder, file)
         with open(path, "rb") as wheel:
@@ -201,6 +240,15 @@ def _script(plan: Plan, files: str) -> str:
         if same or len(scripts) == 1:
             return (same or scripts)[0]
     return name
+
+
+def named_in(file: str) -> tuple[str, str]:
+    """Return project and version of a wheel or a source archive, by its name."""
+    if file.endswith(SOURCES):
+        name, _, version = re.sub(r"\.(tar\.gz|zip)$", "", file).rpartition("-")
+    else:
+        name, version = [*file.split("-"), "", ""][:2]
+    return normal_name(name), version
 
 
 def normal_name(name: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from dragoman.registry.fault import RegistryFault
@@ -14,11 +16,12 @@ from dragoman.registry.install.plan import Plan, Wishes, Workshop
 from dragoman.registry.install.pypi import resolve_pypi
 from dragoman.registry.install.resolutions import Resolutions
 from dragoman.registry.platforms import Machine, this_machine
+from dragoman.registry.tools.find import find_nodes
 
 LATEST = "latest"
 
 
-def choose_kind(entry: Entry, machine: Machine, has_node: bool, wanted: str = "") -> str:
+def choose_kind(entry: Entry, machine: Machine, has_node: Callable[[], bool], wanted: str = "") -> str:
     """Return the kind of distribution to use: binaries with a hash, then npx, uvx, binaries without a hash.
 
     Where binaries of others rarely start, packages come first. Raise RegistryFault if none fits.
@@ -30,7 +33,7 @@ def choose_kind(entry: Entry, machine: Machine, has_node: bool, wanted: str = ""
     target = entry.binaries.get(machine.platform)
     order = [
         (BINARY, target is not None and bool(target.sha256) and not machine.prefers_packages),
-        (NPX, NPX in entry.packages and has_node),
+        (NPX, NPX in entry.packages and has_node()),
         (UVX, UVX in entry.packages),
         (BINARY, target is not None and bool(target.sha256)),
         (NPX, NPX in entry.packages),
@@ -39,9 +42,7 @@ def choose_kind(entry: Entry, machine: Machine, has_node: bool, wanted: str = ""
     return next(kind for kind, fits in order if fits)
 
 
-def make_plan(
-    found: Found, wishes: Wishes, workshop: Workshop, first_use: str = "", has_node: bool = True, *, anew: bool = False
-) -> Plan:
+def make_plan(found: Found, wishes: Wishes, workshop: Workshop, first_use: str = "", *, anew: bool = False) -> Plan:
     """Resolve an entry, `anew` even if it was resolved before; raise RegistryFault with what to do."""
     entry = found.entry
     if wishes.preview:
@@ -49,7 +50,7 @@ def make_plan(
             raise RegistryFault("version", f"{entry.id} has no preview")
         entry = entry.preview
     machine = this_machine()
-    kind = choose_kind(entry, machine, has_node, wishes.kind)
+    kind = choose_kind(entry, machine, lambda: bool(find_nodes(workshop.tools, workshop.section.node)), wishes.kind)
     if kind == BINARY:
         if wishes.version not in ("", LATEST, entry.version):
             raise RegistryFault(

@@ -39,7 +39,6 @@ from dragoman.registry.install.records import (
     read_installed,
     remove_tree,
 )
-from dragoman.registry.install.trial import try_agent
 from dragoman.registry.platforms import this_machine
 
 
@@ -86,6 +85,8 @@ def _install_new(
         manifest = encode_manifest(make_manifest(files))
         facts = None
         if plan.wishes.tries:
+            from dragoman.registry.install.trial import try_agent  # a whole client, which most commands do not need
+
             workshop.report("starting it once, to see that it answers")
             facts = try_agent(_absolute(relative, files, plan), plan.env, _readable(plan, new))
         record = _record(plan, _absolute(relative, os.path.join(final, FILES), plan), size, name)

@@ -34,11 +34,9 @@ def try_agent(command: Sequence[str], env: Mapping[str, str], read: Sequence[str
     try:
         return asyncio.run(_initialize(command, env, None))
     except _Silent as silent:
-        import shlex
-
         raise RegistryFault(
             "silent",
-            f"the agent does not answer initialize: {silent}; nothing was kept; its command: {shlex.join(command)}",
+            f"the agent does not answer initialize, and nothing was kept; to keep it and look, add --no-try\n{silent}",
         ) from None
 
 
@@ -71,5 +69,6 @@ async def _initialize(command: Sequence[str], env: Mapping[str, str], sandbox: S
             raise _Silent(str(error)) from None
         except (DragomanError, TimeoutError, OSError) as error:
             lines = errors.decode("utf-8", "replace").strip().splitlines()[-TAIL:]
+            why = str(error).partition("; stderr: ")[0]  # its lines follow, more of them
             said = "".join(f"\n  {line}" for line in lines)
-            raise _Silent(f"{error or 'no answer in time'}{said}") from None
+            raise _Silent(f"{why or 'no answer in time'}{said}") from None
