@@ -308,6 +308,25 @@ async def test_the_api_refuses_a_fork_outside_the_callers_roots(tmp_path: Path) 
         assert (await at.ann("POST", f"{place}/fork", {})).status == 200
 
 
+@pytest.mark.parametrize("ends", ["awake", "asleep"])
+async def test_the_api_names_no_files_behind_a_folder_that_became_a_link(tmp_path: Path, ends: str) -> None:
+    folder = tmp_path / "work" / "x"
+    folder.mkdir(parents=True)
+    (folder / "own.txt").write_text("own")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "note.txt").write_text("PRIVATE")
+    async with hosted_app(tmp_path) as at, at.hosted.client("ann") as remote:
+        session = await open_session(remote, folder)
+        assert await session.ask("one") == "heard one"
+        place = f"/api/sessions/{session.id}/files"
+        assert (await at.ann("GET", place)).json["files"] == ["own.txt"]
+        if ends == "asleep":
+            await at.hosted.host.rooms[session.id].agent.stop()
+        swap(folder, tmp_path / "private")
+        refused = await at.ann("GET", place)
+        assert (refused.status, "note.txt" in str(refused.json)) == (403, False)
+
+
 async def test_a_fork_is_not_started_where_its_owner_lost_access(tmp_path: Path) -> None:
     own_folders(tmp_path)
     allowed, directory = [str(tmp_path / "ann"), str(tmp_path / "ben")], MemorySessionRoles("owner")

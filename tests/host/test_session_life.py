@@ -132,7 +132,8 @@ async def test_remote_users_open_sessions_only_under_their_roots(tmp_path: Path)
             more = eve.open_session(str(tmp_path / "in"), directories=[str(tmp_path / "out")])
             assert (await denied(more)).kind == Kind.PERMISSION_DENIED
     async with running_host() as hosted, hosted.client("eve", principal={"is_local": False}) as eve:
-        assert "--root" in (await denied(eve.open_session(str(tmp_path)))).message
+        assert "start the host with --root DIR" in (await denied(eve.open_session("/"))).message
+        assert "cwd /" not in (await denied(eve.open_session("/"))).message  # which nobody typed
 
 
 async def test_remote_users_start_only_configured_servers(tmp_path: Path) -> None:

@@ -125,6 +125,29 @@ async def test_the_first_prompt_after_a_full_disk_finds_the_earlier_turn_ended(t
         assert turns[0][1] == turns[1][1] != turns[2][1] == turns[3][1]
 
 
+async def test_no_turn_starts_while_the_end_of_the_one_before_cannot_be_stored(tmp_path: Path) -> None:
+    disk = Disk()
+    append = disk.append
+    refuses_ends = True
+
+    async def append_no_ends(session: str, drafts: Sequence[Draft], **options: Any) -> list[Entry]:
+        """Fail for each end of a turn, as an engine does that comes and goes."""
+        if refuses_ends and any(draft.kind == "turn_ended" for draft in drafts):
+            raise StoreFault("away", "nobody answers")
+        return await append(session, drafts, **options)
+
+    disk.append = append_no_ends  # type: ignore[method-assign, assignment]
+    async with running_host(store=disk) as hosted, hosted.client("ann") as ann:
+        one = await open_session(ann, tmp_path)
+        for text in ("first", "second", "third"):
+            assert "nobody answers" in (await denied(one.ask(text))).message
+        refuses_ends = False
+        assert await one.ask("on") == "heard on"
+        log = await disk.read(one.id)
+        assert [entry.kind for entry in log if entry.kind.startswith("turn_")] == ["turn_started", "turn_ended"] * 2
+        assert [entry.body["prompt"][0]["text"] for entry in log if entry.kind == "prompt"] == ["first", "on"]
+
+
 async def test_frequent_readiness_checks_write_little(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk()
     store = MonitoredStore(disk, nothing, print)

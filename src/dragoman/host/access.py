@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dragoman.store.session_state import SessionState
     from dragoman.transport.remote.server.auth import Principal
 
+NO_ROOTS = "no folder is configured on this host for sessions; start the host with --root DIR, or ask its owner to"
+
 
 def session_not_found(session: str) -> ProtocolError:
     """Return the one error for a session that does not exist and for one that the caller may not see."""
@@ -41,6 +43,28 @@ def moved_error(session: str) -> ProtocolError:
     """Return the error that makes another node look for the owner of a session again."""
     message = "this node does not run the session any more; try again"
     return ProtocolError(Kind.INVALID_STATE, message, {"sessionId": session, "moved": True})
+
+
+def interrupted_error(reason: str) -> ProtocolError:
+    """Return the error of a prompt whose turn was cut off: nobody knows what it did, so it is not repeated."""
+    message = (
+        f"this turn was interrupted: {reason}; what it did until then is in the session, so look there before you send "
+        "the prompt again"
+    )
+    return ProtocolError(Kind.INTERNAL_ERROR, message, {"interrupted": True})
+
+
+def not_run_error(reason: str) -> ProtocolError:
+    """Return the error of a prompt that waited and did not run."""
+    return ProtocolError(
+        Kind.INTERNAL_ERROR, f"this prompt did not run: {reason}; send it again", {"interrupted": True, "ran": False}
+    )
+
+
+def refused_prompt_error(session: str, reason: str) -> ProtocolError:
+    """Return the error of a prompt that waited or ran when its user lost the right to prompt."""
+    message = f"this prompt was withdrawn, or its turn cancelled: {reason}; ask an admin of the session"
+    return ProtocolError(Kind.PERMISSION_DENIED, message, {"sessionId": session})
 
 
 def is_moved(error: ProtocolError) -> bool:
@@ -108,7 +132,7 @@ def resolve_folder(path: str, roots: Sequence[str] | None, member: str) -> str:
         return os.path.abspath(path)
     if is_under(real, roots):
         return real
-    message = f"{member} {path} is not under the folders you may use ({_root_list(roots)})"
+    message = f"{member} {path} is not under the folders you may use ({_root_list(roots)})" if roots else NO_ROOTS
     raise _error(Kind.PERMISSION_DENIED, message, member)
 
 
@@ -127,7 +151,7 @@ def is_under(real: str, roots: Sequence[str] | None) -> bool:
     return roots is None or any(contains_path(os.path.realpath(root), real) for root in roots)
 
 
-def check_same(path: str, real: str) -> None:
+def check_folder_unchanged(path: str, real: str) -> None:
     """Raise if a folder of a session no longer leads where it led when it was checked: it became a link."""
     if real_path(path, "the folder of the session") != real:
         message = (
@@ -137,7 +161,7 @@ def check_same(path: str, real: str) -> None:
         raise ProtocolError(Kind.PERMISSION_DENIED, message, {"path": path})
 
 
-def check_copy(state: SessionState, roots: Sequence[str] | None) -> None:
+def check_fork_folders(state: SessionState, roots: Sequence[str] | None) -> None:
     """Raise if the user could not open a session in the folders of the session that is copied."""
     for path in filter(None, (state.cwd, *state.directories)):
         if not is_under(state.resolved.get(path, path), roots):
@@ -164,7 +188,7 @@ def configured_server(server: McpServer, configured: Mapping[str, McpServer]) ->
 
 
 def _root_list(roots: Sequence[str]) -> str:
-    return ", ".join(roots) or "none are configured; start the host with --root DIR"
+    return ", ".join(roots) or NO_ROOTS
 
 
 def _launch_key(server: McpServer) -> tuple[object, ...]:

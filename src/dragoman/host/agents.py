@@ -19,7 +19,7 @@ from dragoman.ids import now
 from dragoman.roles.client.callbacks import UserCallbacks
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.remote_agent import RemoteAgent
-from dragoman.roles.client.session import SessionSettings
+from dragoman.roles.client.session_settings import SessionSettings
 from dragoman.roles.client.workspace import WorkspaceAccess
 from dragoman.schema.base import to_json
 
@@ -82,7 +82,7 @@ class AgentCatalog:
     def agent_of(self, state: SessionState) -> NamedAgent:
         """Return the agent of a session. A session from another program may be matched by the agent's own title."""
         if state.agent:
-            known = self._agents.get(state.agent)
+            known = self._agents.get(state.agent) or self._agent_by_program(state.agent)
             if known is None:
                 message = f"this session needs the agent {state.agent}; add it to the agents of this host"
                 raise ProtocolError(Kind.INVALID_STATE, message, {"agent": state.agent, "agents": self.names})
@@ -92,6 +92,11 @@ class AgentCatalog:
             if info is not None and state.agent_title and state.agent_title in (info.title, info.name):
                 return self._agents[name]
         return self.find_agent("")
+
+    def _agent_by_program(self, program: str) -> NamedAgent | None:
+        """Return the only agent with this program: 0.1 named an agent without a configured name so."""
+        found = [agent for agent in self._agents.values() if os.path.basename(agent.command) == program]
+        return found[0] if len(found) == 1 else None
 
     # --- initialize results -------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman.config.config_file import NamedAgent
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host import access, session_names
+from dragoman.host import access, access_changes, session_names
 from dragoman.host.access import default_roots, moved_error, session_not_found
 from dragoman.host.account_calls import Accounts
 from dragoman.host.activity import Activity
@@ -26,7 +26,7 @@ from dragoman.host.host_client import HostClient
 from dragoman.host.limits import HostLimits
 from dragoman.host.pool.pool import Pool
 from dragoman.host.room.agent import delete_agent_session, fork_agent_session
-from dragoman.host.room.members import PAGE_SIZE
+from dragoman.host.room.member import PAGE_SIZE
 from dragoman.host.room.notifications import Notification, closed_notification
 from dragoman.host.room.room import Room
 from dragoman.ids import new_id, now
@@ -161,18 +161,8 @@ class Host:
         return [user for user, role in members.items() if role == ADMIN] or [self.session_roles.owner]
 
     async def apply_role_changes(self, session: str) -> None:
-        """Apply changed roles to the members who are present."""
-        room = self.known_room(session)
-        for member in list(room.members.values()) if room is not None else ():
-            role = await self.role_in(member.client.principal, session)
-            if room is None or member.client.id not in room.members:
-                continue
-            if role is None:
-                member.notify(closed_notification(session, "you were removed from this session"))
-                room.leave(member.client)
-            else:
-                room.members.set_role(member.client, role)
-        self.activity.note(session)
+        """Apply changed roles to the members who are present, to clients that are joining, and to prompts."""
+        await access_changes.apply_role_changes(self, session)
 
     # --- agents -------------------------------------------------------------------------------------------------
 
@@ -250,6 +240,12 @@ class Host:
         if room is None and self.fleet is not None:
             return self.fleet.ownership.distant_rooms.get(session)  # type: ignore[return-value]
         return room
+
+    @property
+    def open_rooms(self) -> list[Room]:
+        """The rooms that are open here, also those of sessions of other nodes."""
+        distant = self.fleet.ownership.distant_rooms.values() if self.fleet is not None else ()
+        return [*self.rooms.values(), *distant]
 
     async def _reopen_room(self, session: str) -> Room:
         try:
@@ -331,7 +327,7 @@ class Host:
     async def copy_log(self, session: str, principal: Principal, upto: int | None) -> Summary:
         """Copy a log for a user. The folders of the session must be under the roots of that user."""
         user, state = principal.user, await self.session_state(session, upto)
-        access.check_copy(state, self.roots_of(principal) if principal.is_local else self.roots_of_user(user))
+        access.check_fork_folders(state, self.roots_of(principal) if principal.is_local else self.roots_of_user(user))
         is_theirs = user in await self.responsible_users(session, state.owner)
         copy = await self.store.fork(session, new_id(), upto)
         if not is_theirs:

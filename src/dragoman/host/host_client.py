@@ -33,7 +33,7 @@ from dragoman.host.room.member import AWAY, HERE, Member
 from dragoman.host.room.notifications import TOPICS, Notification, NumberedOutbox
 from dragoman.host.room.room import Room
 from dragoman.ids import new_id
-from dragoman.roles.agent.agent import emulator_settings
+from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.schema.auth import AuthForm
 from dragoman.schema.base import Marker, encode
 from dragoman.schema.initialize import AgentAuthCapabilities, AgentCapabilities, InitializeResult, SessionCapabilities

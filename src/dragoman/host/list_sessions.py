@@ -27,7 +27,7 @@ from dragoman.schema.session import (
     SetTitleResult,
 )
 from dragoman.schema.update import SessionInfoUpdate
-from dragoman.store.contract import EntryKind, Summary, session_cursor
+from dragoman.store.contract import EntryKind, Selection, Summary, session_cursor
 
 if TYPE_CHECKING:
     from dragoman.host.host_client import HostClient
@@ -42,14 +42,13 @@ _ARCHIVED = {ArchiveFilter.EXCLUDE: False, ArchiveFilter.ONLY: True, ArchiveFilt
 
 async def list_sessions(client: HostClient, params: Any) -> ListSessionsResult:
     """session/list: the sessions this principal may see, archived ones only on request."""
-    found = await visible_sessions(
-        client.host,
-        client.principal,
+    wanted = Selection(
         archived=_ARCHIVED[params.archived or ArchiveFilter.EXCLUDE],
         cwd=params.cwd or None,
         after=_parse_cursor(params.cursor),
         limit=PAGE_SIZE + 1,
     )
+    found = await visible_sessions(client.host, client.principal, wanted)
     page = found[:PAGE_SIZE]
     return ListSessionsResult(
         sessions=[_session_info(summary) for summary in page],

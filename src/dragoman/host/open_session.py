@@ -59,7 +59,9 @@ async def new_session(client: HostClient, incoming: Incoming, done: DoneCallback
         finally:
             room.agent_questions.opening_client = None
         result = NewSessionResult(session_id=room.id, **_settings(client, room))
-        await room.members.join(client, client.principal.role, lambda: done(result, None), after=0, replies_first=True)
+        await room.members.join(
+            client, client.principal.role, lambda _: done(result, None), after=0, replies_first=True
+        )
     finally:
         host.release_room(room)
 
@@ -133,7 +135,7 @@ async def _open_session(
 ) -> None:
     after = client.cursors.pop(incoming.id, after)
     async with enter_room(client, incoming.params.session_id) as (room, role):
-        await room.join(client, role, lambda: done(kind(**_settings(client, room)), None), after=after)
+        await room.join(client, role, lambda _: done(kind(**_settings(client, room)), None), after=after)
 
 
 def attach(client: HostClient, incoming: Incoming, done: DoneCallback) -> Awaitable[None]:
@@ -162,8 +164,8 @@ async def _attach(client: HostClient, params: AttachParams, done: DoneCallback) 
         if is_observer:
             role = lower_role(role, VIEWER)
 
-        def reply() -> None:
-            attach_role = AttachRole.CONTROLLER if is_at_least(role, EDITOR) else AttachRole.OBSERVER
+        def reply(current_role: str) -> None:
+            attach_role = AttachRole.CONTROLLER if is_at_least(current_role, EDITOR) else AttachRole.OBSERVER
             done(AttachResult(role=attach_role, cursor=room.state.seq), None)
 
         await room.join(client, role, reply, after=after, max_role=VIEWER if is_observer else ADMIN)
@@ -188,6 +190,6 @@ async def fork_session(client: HostClient, incoming: Incoming, done: DoneCallbac
         room = await host.fork_room(origin, client.principal)
         try:
             result = ForkSessionResult(session_id=room.id, **_settings(client, room))
-            await room.members.join(client, client.principal.role, lambda: done(result, None))
+            await room.members.join(client, client.principal.role, lambda _: done(result, None))
         finally:
             host.release_room(room)

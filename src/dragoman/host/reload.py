@@ -31,6 +31,7 @@ RESTART_SETTINGS = (
     "advertise",
     "labels",
     "node_ca",
+    "mutual_tls",
 )
 
 

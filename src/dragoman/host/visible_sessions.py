@@ -6,12 +6,12 @@ Asks the store only for what is wanted: the cost does not depend on how many ses
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dragoman.errors import Kind, ProtocolError
 from dragoman.host import session_names
 from dragoman.host.access import session_not_found
-from dragoman.store.contract import Feature, Summary, session_cursor
+from dragoman.store.contract import ALL_SESSIONS, Feature, Selection, Summary, session_cursor
 
 if TYPE_CHECKING:
     from dragoman.host.host import Host
@@ -24,23 +24,23 @@ MIN_ID_PREFIX = 8
 _PAGE_SIZE = 500
 
 
-async def visible_sessions(host: Host, principal: Principal, **wanted: Any) -> list[Summary]:
-    """Return the sessions that a principal may see, the latest change first; `wanted` is as for `Store.sessions`."""
+async def visible_sessions(host: Host, principal: Principal, wanted: Selection = ALL_SESSIONS) -> list[Summary]:
+    """Return the sessions that a principal may see, the latest change first."""
     if principal.session is not None:
-        return await host.store.sessions(ids=[principal.session], **wanted)
+        return await host.store.sessions(wanted._replace(ids=[principal.session]))
     user, roles = principal.user, host.session_roles
     if Feature.MEMBERS in host.store.features:
-        found = await host.store.sessions(of=user, **wanted)
+        found = await host.store.sessions(wanted._replace(of=user))
     elif user and user == roles.owner:  # a session that nobody opened here belongs to the owner
-        found = await host.store.sessions(without=await roles.sessions_closed_to(user), **wanted)
+        found = await host.store.sessions(wanted._replace(without=await roles.sessions_closed_to(user)))
     else:
-        found = await host.store.sessions(ids=(await roles.sessions_of(user)).keys(), **wanted)
+        found = await host.store.sessions(wanted._replace(ids=(await roles.sessions_of(user)).keys()))
     return await _with_display_names(host, principal, found)
 
 
 async def _pages(host: Host, principal: Principal) -> AsyncIterator[list[Summary]]:
     after = None
-    while page := await visible_sessions(host, principal, after=after, limit=_PAGE_SIZE):
+    while page := await visible_sessions(host, principal, Selection(after=after, limit=_PAGE_SIZE)):
         yield page
         after = session_cursor(page[-1])
 

@@ -14,6 +14,7 @@ from dragoman.host.fleet.audit_anchors import AuditAnchors
 from dragoman.host.fleet.distant_room import DistantRoom
 from dragoman.host.fleet.fleet import Fleet
 from dragoman.host.fleet.lease import LeaseTimes
+from dragoman.host.fleet.node_tls import NodeTls
 from dragoman.host.http.app import HostApp
 from dragoman.store.fleet import Engine
 from dragoman.store.local_fleet import local_engine
@@ -68,9 +69,14 @@ async def running_fleet(
     labels: dict[str, tuple[str, ...]] | None = None,
     workspaces: Path | None = None,
     audit: AuditAnchors | None = None,
+    tls: dict[str, NodeTls] | None = None,
+    certificates: dict[str, tuple[str, str]] | None = None,
     **options: Any,
 ) -> AsyncIterator[list[Node]]:
-    """Yield nodes on one engine, with agents in memory. All mount the volume `all` at /."""
+    """Yield nodes on one engine, with agents in memory. All mount the volume `all` at /.
+
+    `certificates` are those by which nodes are served, and `tls` how they know others.
+    """
     engine = engine or local_engine("memory", MemoryStore(), ["nothing is stored"])
     roles = options.pop("session_roles", None) or MemorySessionRoles("ann")
     async with AsyncExitStack() as stack:
@@ -88,12 +94,22 @@ async def running_fleet(
                 uses_watchdog=False,
                 workspaces=folder,
                 audit=audit,
+                tls=(tls or {}).get(name, NodeTls()),
             )
             hosted = await stack.enter_async_context(
                 running_host(make, store=engine.store, session_roles=roles, fleet=fleet, **options)
             )
             app = HostApp(hosted.host, local=None)
-            listener = await stack.enter_async_context(open_listener(app, "127.0.0.1:0"))
+            own = (tls or {}).get(name, NodeTls())
+            listener = await stack.enter_async_context(
+                open_listener(
+                    app,
+                    "127.0.0.1:0",
+                    tls=(certificates or {}).get(name),
+                    client_ca=own.ca if own.certificate else "",
+                    report=hosted.host.report,
+                )
+            )
             fleet.url = listener.url.removesuffix("/acp")
             await fleet.start()
             nodes.append(Node(hosted, fleet, app))

@@ -6,12 +6,19 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dragoman import connect
 from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT
+from tests.host.fleet.run.agent import NODE_VARIABLE
+
+ROOT = str(Path(__file__).parents[3])
+
+# The agent that says at which node it runs.
+ECHO = [sys.executable, "-m", "tests.host.fleet.run.agent"]
 
 # The lease of the nodes: short for a test, long enough for a busy machine. Seconds.
 LEASE = 6.0
@@ -28,21 +35,31 @@ class NodeProcess:
         *arguments: str,
         agent: Sequence[str] = EVERYTHING,
         prefix: Sequence[str] = (),
+        lease: float = LEASE,
         connect_options: dict[str, Any] | None = None,
+        program: Sequence[str] = DRAGOMAN,
     ) -> None:
         """`prefix` begins its command; `connect_options` are how clients connect to it."""
         self.folder, self.name, self.store = folder, name, store
         self._connect_options = connect_options or {}
         home = folder / name
         (home / "config" / "dragoman").mkdir(parents=True, exist_ok=True)
-        (home / "config" / "dragoman" / "config.toml").write_text(f"[host]\nlease = {LEASE}\n")
+        (home / "config" / "dragoman" / "config.toml").write_text(f"[host]\nlease = {lease}\n")
         key = folder / "key"
         if not key.exists():
             key.write_text("0f" * 32 + "\n")
             key.chmod(0o600)
-        self._environ = {**os.environ, "XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state")}
-        self._command = [
-            *prefix, *DRAGOMAN, "serve", "--json", "--verbose", "--bind", "127.0.0.1:0", "--store", store,
+        self._environ = {
+            **os.environ,
+            NODE_VARIABLE: name,
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "XDG_STATE_HOME": str(home / "state"),
+            "PYTHONPATH": ROOT,
+        }
+        self.program = program  # may become another version, from the next start on
+        self._prefix = prefix
+        self._arguments = [
+            "serve", "--json", "--verbose", "--bind", "127.0.0.1:0", "--store", store,
             "--secrets-key", str(key),
             "--node", name, *(arguments or ("--labels", "shared:all=/")), "--", *agent,
         ]  # fmt: skip
@@ -53,7 +70,12 @@ class NodeProcess:
         """Start it, and wait until it is ready."""
         self._output = self.log.open("ab")
         self.process = subprocess.Popen(
-            self._command, env=self._environ, stdout=subprocess.PIPE, stderr=self._output, text=True, cwd=self.folder
+            [*self._prefix, *self.program, *self._arguments],
+            env=self._environ,
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            text=True,
+            cwd=self.folder,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

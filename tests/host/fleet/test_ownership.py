@@ -80,7 +80,8 @@ async def test_prompts_that_waited_at_a_dead_node_run_once_and_the_interrupted_o
 
 @pytest.mark.item("FL-16")
 async def test_clients_of_a_dead_node_are_back_elsewhere_by_cursor(tmp_path: Path) -> None:
-    async with running_fleet(("n1", "n2"), times=FAST) as (first, second):
+    reports: list[str] = []
+    async with running_fleet(("n1", "n2"), times=FAST, report=reports.append) as (first, second):
         async with first.client() as near:
             session = await open_session(near, tmp_path)
             await session.ask("one")
@@ -101,6 +102,7 @@ async def test_clients_of_a_dead_node_are_back_elsewhere_by_cursor(tmp_path: Pat
             again.connection.tap = tap
             await again.request("session/load", {**params, "_meta": {"dragoman": {"cursor": seen}}})
             assert second.owns(session.id), "nobody ran it, so this node does"
+            assert f"session {session.id}: runs on this node now, before on node n1" in reports
             log = await second.host.store.read(session.id, after=seen)
             assert log[-1].kind == "turn_ended"
             assert log[-1].body["error"]["kind"] == "interrupted"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 
 from dragoman import ProtocolError
 from dragoman.config.config_file import NamedAgent
-from dragoman.host.fleet import places
+from dragoman.host.fleet import agent_repository, places
+from dragoman.host.fleet.agent_repository import check_repository
 from dragoman.host.fleet.git_workspaces import GitWorkspaces
 from dragoman.host.fleet.operate import move_session
 from dragoman.host.fleet.places import GitSource, Place
 from dragoman.store.fleet import NodeInfo
+from dragoman.workspace.git import GitFailed
 from tests.host.fleet.memory_fleet import FAST, Node, running_fleet
 from tests.host.fleet.test_ownership import kill, wait_dead
 from tests.host.memory_host import messages_of, open_session
@@ -146,6 +149,81 @@ async def test_the_configuration_of_a_working_tree_runs_nothing_of_its_agent(tmp
     proof.unlink(missing_ok=True)
     assert await workspaces.checkpoint("s1", source, 1) is not None
     assert not proof.exists()
+
+
+async def test_a_repository_inside_a_working_tree_runs_nothing_of_its_agent(tmp_path: Path, repository: Path) -> None:
+    source = GitSource(f"file://{repository}")
+    workspaces = GitWorkspaces(str(tmp_path / "a"))
+    tree = await workspaces.prepare("s1", source, is_current=False)
+    proof, inner = tmp_path / "proof", Path(tree.path, "inner")
+    run_git(tree.path, "init", "--quiet", "inner")
+    (inner / "file.txt").write_text("one\n")
+    (inner / ".gitattributes").write_text("* filter=x\n")
+    run_git(inner, "add", ".")
+    run_git(inner, "commit", "--quiet", "-m", "one")
+    for name in ("core.fsmonitor", "filter.x.clean"):
+        run_git(inner, "config", name, f"touch {proof}; cat")
+    for number in range(3):  # git asks about it only when it is in the index
+        (inner / "file.txt").write_text(f"{number}\n")
+        Path(tree.path, "plan.txt").write_text(f"{number}\n")
+        saved = await workspaces.checkpoint("s1", source, 1)
+        assert saved is not None
+        assert saved.left_out == ("inner/",)
+        assert not proof.exists()
+
+
+@pytest.mark.parametrize("way", ["file", "link", "alternates", "commondir", "linked head", "linked objects"])
+async def test_a_checkpoint_has_nothing_of_another_repository(tmp_path: Path, repository: Path, way: str) -> None:
+    source = GitSource(f"file://{repository}")
+    workspaces = GitWorkspaces(str(tmp_path / "a"))
+    run_git(tmp_path, "clone", "--quiet", str(repository), "other")
+    theirs = tmp_path / "other" / ".git"
+    own = Path((await workspaces.prepare("s1", source, is_current=False)).path, ".git")
+    if way in ("file", "link"):
+        shutil.rmtree(own)
+        own.symlink_to(theirs) if way == "link" else own.write_text(f"gitdir: {theirs}\n")
+    elif way == "alternates":
+        (own / "objects" / "info" / "alternates").write_text(f"{theirs}/objects\n")
+    elif way == "commondir":
+        (own / "commondir").write_text(f"{theirs}\n")
+    else:
+        name = way.removeprefix("linked ").replace("head", "HEAD")
+        (own / name).rename(tmp_path / "moved")
+        (own / name).symlink_to(theirs / name)
+    with pytest.raises(GitFailed, match="is not used"):
+        await workspaces.checkpoint("s1", source, 1)
+    assert run_git(repository, "for-each-ref", "refs/dragoman") == ""
+
+
+def test_a_repository_with_too_many_levels_or_files_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep, large = tmp_path / "deep", tmp_path / "large"
+    folders = [deep / ".git" / "/".join("d" * 1200), large / ".git" / "refs" / "heads" / "/".join("d" * 90)]
+    subprocess.run(["mkdir", "-p", *map(str, folders)], check=True, timeout=60)
+    try:
+        check_repository(str(large))
+        with pytest.raises(GitFailed, match="more than 100 levels"):
+            check_repository(str(deep))
+    finally:
+        subprocess.run(["rm", "-r", str(deep)], check=True, timeout=60)  # pytest removes no folder of so many levels
+    monkeypatch.setattr(agent_repository, "_MAX_ENTRIES", 50)
+    with pytest.raises(GitFailed) as caught:
+        check_repository(str(large))
+    assert "more than 50 files; run git gc" in str(caught.value)
+
+
+async def test_a_branch_with_an_odd_name_does_not_keep_a_session_from_waking(tmp_path: Path, repository: Path) -> None:
+    source = GitSource(f"file://{repository}")
+    first, second = (GitWorkspaces(str(tmp_path / name)) for name in ("a", "b"))
+    tree = Path((await first.prepare("s1", source, is_current=False)).path)
+    head = run_git(tree, "rev-parse", "HEAD")
+    (tree / ".git" / "refs" / "heads" / "-q").write_text(f"{head}\n")
+    (tree / ".git" / "HEAD").write_text("ref: refs/heads/-q\n")
+    (tree / "plan.txt").write_text("changed\n")
+    assert await first.checkpoint("s1", source, 1) is not None
+    there = await second.prepare("s1", source, is_current=False)
+    assert run_git(there.path, "branch", "--show-current") == "dragoman/s1"
 
 
 async def test_a_checkpoint_that_fails_is_told_and_fails_no_turn(tmp_path: Path, repository: Path) -> None:

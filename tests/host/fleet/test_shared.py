@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -73,7 +74,7 @@ async def test_a_slow_client_is_dropped_by_its_own_node_and_slows_nobody(tmp_pat
 async def test_an_engine_that_is_away_fails_prompts_by_name_and_everything_goes_on_by_itself(
     tmp_path: Path, postgres: Postgres
 ) -> None:
-    node = ProxiedNode("n1", tmp_path, postgres.folder)
+    node = ProxiedNode("n1", tmp_path, postgres.folder, [sys.executable, "-m", "tests.host.fleet.run.impatient"])
     await node.start()
     try:
         assert node.process is not None
@@ -88,19 +89,21 @@ async def test_an_engine_that_is_away_fails_prompts_by_name_and_everything_goes_
 
         async with node.process.connect() as remote:
             session = await remote.open_session(str(tmp_path))
-            assert await session.ask("/echo one") == "one"
+            assert await session.ask("/echo one") == "one@n1"
             node.engine_proxy.cut()
-            with pytest.raises(ProtocolError):
-                await asyncio.wait_for(session.ask("/echo two"), LEASE * 4 + 30)
+            second = asyncio.ensure_future(session.ask("/echo two"))
             async with asyncio.timeout(LEASE * 4 + 30):
                 while (await asyncio.to_thread(readiness))[0] != 503:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
-            assert "reason" in (await asyncio.to_thread(readiness))[1]
+            assert "this node has no lease" in (await asyncio.to_thread(readiness))[1]
+            assert not second.done(), "balancers know before the prompt fails"
+            with pytest.raises(ProtocolError):
+                await asyncio.wait_for(second, LEASE * 4 + 30)
             node.engine_proxy.mend()
             async with asyncio.timeout(LEASE * 4 + 30):
                 while (await asyncio.to_thread(readiness))[0] != 200:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
-            assert await asyncio.wait_for(session.ask("/echo three"), LEASE * 4 + 30) == "three"
+            assert await asyncio.wait_for(session.ask("/echo three"), LEASE * 4 + 30) == "three@n1"
     finally:
         await node.stop()
 

@@ -250,3 +250,13 @@ async def test_foreign_origins_and_wrong_requests_are_refused(tmp_path: Path) ->
         assert (await at.ann("GET", f"/api/sessions/{at.session}/log?after=x")).status == 400
         statuses = [(await at.ann("GET", "/api/host")).status for _ in range(20)]
         assert statuses[-1] == 429
+
+
+async def test_a_body_that_is_nested_without_end_is_refused_as_no_json(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with hosted_app(tmp_path) as at:
+        for path in ("/api/sign-in", f"/api/sessions/{at.session}/name"):
+            answer = await at.ann("POST", path, b'{"a":' + b"[" * 50_000)
+            assert answer.status == 400
+    assert not caplog.records

@@ -147,6 +147,7 @@ def test_folders_are_completed_under_the_roots_alone(tmp_path: Path) -> None:
     (tmp_path / "open" / "way-out").symlink_to(tmp_path / "closed")
     roots = [str(tmp_path / "open")]
     assert folders_at("", roots) == roots
+    assert folders_at("", ()) == []
     assert folders_at(f"{tmp_path}/open/", roots) == [f"{tmp_path}/open/node_modules", f"{tmp_path}/open/src"]
     assert folders_at(f"{tmp_path}/open/s", roots) == [f"{tmp_path}/open/src"]
     assert folders_at(f"{tmp_path}/o", roots) == roots

@@ -78,8 +78,8 @@ def start_nginx(folder: Path, certificate: Path, key: Path, host_port: int) -> P
     return Proxy([program, "-p", str(folder), "-c", str(config)], port, folder / "nginx.log")
 
 
-def start_haproxy(folder: Path, certificate: Path, key: Path, host_ports: list[int]) -> Proxy:
-    """Start HAProxy with docs/operations/haproxy.cfg, with a server line for each host."""
+def start_haproxy(folder: Path, certificate: Path, key: Path, host_ports: list[int], *, interval: str = "2s") -> Proxy:
+    """Start HAProxy with docs/operations/haproxy.cfg, with a server line for each host, looked at this often."""
     program, port = find_program("haproxy"), free_port()
     both = folder / "both.pem"
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
@@ -87,6 +87,8 @@ def start_haproxy(folder: Path, certificate: Path, key: Path, host_ports: list[i
     servers = "\n".join(f"    server n{at} 127.0.0.1:{each} check" for at, each in enumerate(host_ports, 1))
     config = re.sub(r"    server n1 .*", servers, config).replace("maxconn 20000", "maxconn 200")
     config = config.replace("bind :443", f"bind 127.0.0.1:{port}").replace("/etc/dragoman/tls/both.pem", str(both))
+    assert "inter 2s" in config
+    config = config.replace("inter 2s", f"inter {interval}").replace("timeout check 5s", "timeout check 60s")
     path = folder / "haproxy.cfg"
     path.write_text(config)
     subprocess.run([program, "-c", "-f", str(path)], check=True, capture_output=True)

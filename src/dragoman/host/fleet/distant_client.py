@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,7 @@ class DistantClient:
         self.rooms: dict[str, Room] = {}
         self.prompts: dict[Any, tuple[Room, str]] = {}
         self.cursors: dict[Any, int] = {}
+        self.leave_counts: Counter[str] = Counter()  # by session: how often it left, for joins under way
         self.prompt_lock = asyncio.Lock()  # for the checks before a prompt is queued
         self.is_connected = card.is_connected
         self.topics = frozenset(card.topics)

@@ -11,8 +11,8 @@ import msgspec
 
 from dragoman.engine.incoming import Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
-from dragoman.host.access import moved_error
-from dragoman.host.auth.roles import EDITOR
+from dragoman.host.access import moved_error, session_not_found
+from dragoman.host.auth.roles import EDITOR, lower_role
 from dragoman.host.fleet.distant_client import ClientCard, DistantClient, notification_to_json
 from dragoman.host.fleet.link import Link, entry_frame
 from dragoman.host.methods import SERVED_METHODS
@@ -26,6 +26,8 @@ from dragoman.schema.methods import find_method
 from dragoman.schema.prompt import PromptParams
 from dragoman.schema.side import Side
 from dragoman.store.contract import EntryKind, RawEntry, decode_raw_entry
+from dragoman.store.fleet import Engine
+from dragoman.store.formats import FIRST_FORMAT, lower_text, newest_format
 
 if TYPE_CHECKING:
     from dragoman.host.host import Host
@@ -39,14 +41,18 @@ _encode_line = msgspec.json.Encoder().encode
 class _FrameCache:
     """The frame of the last entry of a room: it is the same for all links."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, engine: Engine) -> None:
         self._session = encode(session)
+        self._engine = engine
         self._entry: RawEntry | None = None
         self._frame = b""
 
     def frame_of(self, entry: RawEntry) -> bytes:
         if entry is not self._entry:
-            self._entry, self._frame = entry, entry_frame(self._session, _encode_line(entry))
+            line = _encode_line(entry)
+            if newest_format() != FIRST_FORMAT:  # a node of an older version may be at the other end
+                line = lower_text(line, self._engine.format)
+            self._entry, self._frame = entry, entry_frame(self._session, line)
         return self._frame
 
 
@@ -76,8 +82,9 @@ class RoomWatch:
 class DistantClients:
     """The clients of other nodes in the sessions of this node."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, engine: Engine) -> None:
         self._host = host
+        self._engine = engine
         self._watches: dict[tuple[Link, str], RoomWatch] = {}
         self._frames: dict[str, _FrameCache] = {}
         self._clients: dict[str, DistantClient] = {}
@@ -98,7 +105,7 @@ class DistantClients:
         else:
             if before is not None:
                 self._end_watch(key)
-            frames = self._frames.setdefault(session, _FrameCache(session))
+            frames = self._frames.setdefault(session, _FrameCache(session, self._engine))
             self._watches[key] = watch = RoomWatch(link, room, frames)
             room.members.listeners.append(watch)
         current = [each for each in room.current_notifications() if each.method != "_dragoman/turn"]
@@ -111,14 +118,13 @@ class DistantClients:
     async def join(self, link: Link, values: Any) -> Any:
         """Add a client of another node to a session that its node watches."""
         room = self._watched_room(link, values["session"])
-        client = self._client(link, values["client"])
-        room.members.add_distant(client, values["role"], values["maxRole"])  # type: ignore[arg-type]
+        await self._add_member(room, self._client(link, values["client"]), values)
         return {}
 
     async def prompt(self, link: Link, values: Any) -> Any:
         """Run a prompt of a client of another node. The node offers it again if the link is lost."""
         room = self._watched_room(link, values["session"])
-        client = self._client(link, values["client"])
+        client = await self._sender(link, values)
         client.joined_room(room.id, EDITOR)
         params = msgspec.convert(values["params"], PromptParams)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -126,6 +132,7 @@ class DistantClients:
             if room.queue.find(values["promptId"]) is None and await self._is_in_log(room, values):
                 raise moved_error(room.id)  # its node finds it in the log, and the end of its turn answers it
             room = self._watched_room(link, values["session"])
+            client.joined_room(room.id, EDITOR)  # its role may have changed meanwhile
             room.enqueue_prompt(client, list(params.prompt), _answer_future(answer), values["promptId"])  # type: ignore[arg-type]
         return to_json(await answer)
 
@@ -139,14 +146,17 @@ class DistantClients:
 
     async def call(self, link: Link, id: int, values: Any) -> Any:
         """Serve a call of a client of another node as if it were connected here."""
-        client, method = self._client(link, values["client"]), values["method"]
+        client, method = await self._sender(link, values), values["method"]
         incoming = Incoming(id, method, find_method(Side.AGENT, method), values["params"])
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         serve = SERVED_METHODS.get(method, forward_extension)
-        work = serve(client, incoming, _answer_future(answer))  # type: ignore[arg-type]
-        if work is not None:
-            await work
-        return to_json(await answer)
+        try:
+            work = serve(client, incoming, _answer_future(answer))  # type: ignore[arg-type]
+            if work is not None:
+                await work
+            return to_json(await answer)
+        finally:
+            self._forget_client(client)
 
     # --- notifications ----------------------------------------------------------------------------------------------
 
@@ -154,6 +164,7 @@ class DistantClients:
         """Remove a client of another node."""
         client, room = self._clients.get(values["client"]), self._host.rooms.get(values["session"])
         if client is not None and room is not None and client.link is link:
+            client.leave_counts[room.id] += 1
             room.leave(client)  # type: ignore[arg-type]
             self._forget_client(client)
 
@@ -171,16 +182,28 @@ class DistantClients:
         member = room.members.get(client.id) if room is not None else None
         if room is not None and member is not None and member.can_control:
             room.cancel(client, values["promptId"])  # type: ignore[arg-type]
+        self._forget_client(client)
 
     def notify(self, link: Link, values: Any) -> None:
         """Serve a notification of a client of another node."""
-        client, method = self._client(link, values["client"]), values["method"]
-        incoming = Incoming(msgspec.UNSET, method, find_method(Side.AGENT, method), values["params"])
-        work = SERVED_METHODS.get(method, forward_extension)(client, incoming, lambda *_: None)  # type: ignore[arg-type]
+        client, room = self._client(link, values["client"]), self._host.rooms.get(values["session"])
+        if room is not None and self._is_unknown(client, room, values):
+            room.spawn(_await(self._notify_later(link, values)))
+            return
+        work = self._serve_notification(client, values)
+        if work is not None and room is not None:
+            room.spawn(_await(work))
+        self._forget_client(client)
+
+    async def _notify_later(self, link: Link, values: Any) -> None:
+        work = self._serve_notification(await self._sender(link, values), values)
         if work is not None:
-            room = self._host.rooms.get(values["session"])
-            if room is not None:
-                room.spawn(_await(work))
+            await work
+
+    def _serve_notification(self, client: DistantClient, values: Any) -> Awaitable[None] | None:
+        method = values["method"]
+        incoming = Incoming(msgspec.UNSET, method, find_method(Side.AGENT, method), values["params"])
+        return SERVED_METHODS.get(method, forward_extension)(client, incoming, lambda *_: None)  # type: ignore[arg-type]
 
     def unwatch(self, link: Link, values: Any) -> None:
         """Send a node no more entries of a session."""
@@ -249,7 +272,33 @@ class DistantClients:
             client.replace_link(link, found)
         return client
 
+    async def _sender(self, link: Link, values: Any) -> DistantClient:
+        """Return the client of a call, as a member if its node says so: the session may have come here meanwhile."""
+        client, room = self._client(link, values["client"]), self._host.rooms.get(values["session"])
+        if room is not None and self._is_unknown(client, room, values):
+            await self._add_member(room, client, values)
+        return client
+
+    def _is_unknown(self, client: DistantClient, room: Room, values: Any) -> bool:
+        """Tell whether a client is a member as its node says, and not yet here."""
+        return "role" in values and not room.is_closed and client.id not in room.members
+
+    async def _add_member(self, room: Room, client: DistantClient, values: Any) -> None:
+        """Add a client as a member, with the role that it has now: its node may not know yet that it was removed."""
+        left = client.leave_counts[room.id]
+        async with room.members.role_lock:  # a change of roles is either read here, or applied to the new member
+            role = await self._host.role_in(client.principal, room.id)
+            if role is None:
+                self._forget_client(client)
+                raise session_not_found(room.id)
+            if client.leave_counts[room.id] != left:
+                raise ProtocolError(Kind.CANCELLED, "the client left the session")
+            if room.is_closed or self._host.rooms.get(room.id) is not room:
+                raise moved_error(room.id)
+            room.members.add_distant(client, lower_role(role, values["role"]), values["maxRole"])  # type: ignore[arg-type]
+
     def _forget_client(self, client: DistantClient) -> None:
+        """Forget a client that is in no session here. Its node sends with each call what is needed of it."""
         if not client.rooms:
             self._clients.pop(client.id, None)
 

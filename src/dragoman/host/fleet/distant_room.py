@@ -16,14 +16,16 @@ import msgspec
 from dragoman.engine.codec import decode_as
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import Kind, ProtocolError
-from dragoman.host.access import is_moved, moved_error
+from dragoman.host.access import interrupted_error, is_moved, moved_error, not_run_error
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.fleet.distant_client import card_of, notification_from_json
+from dragoman.host.fleet.distant_parts import NoQuestions, OwnersWorkspace, RunningPrompt, RunningQueue
 from dragoman.host.fleet.pending_prompt import PendingPrompt, turn_outcome
-from dragoman.host.room.members import PAGE_SIZE, Members
+from dragoman.host.room.member import PAGE_SIZE
+from dragoman.host.room.members import Members
 from dragoman.host.room.notifications import PRESENCE, TURNS, Notification
-from dragoman.host.room.prompt_queue import QueuedPrompt
-from dragoman.host.room.shown_terminals import ClientTerminal, ShownTerminals
+from dragoman.host.room.prompt_queue import QueuedPrompt, too_many_prompts
+from dragoman.host.room.shown_terminals import ClientTerminal
 from dragoman.ids import new_id
 from dragoman.schema.base import to_json
 from dragoman.schema.prompt import PromptResult, StopReason
@@ -43,6 +45,9 @@ IDLE_TIMEOUT = 5.0
 # Before a prompt is offered again. Seconds; what the log has of it is on its way.
 OFFER_PAUSE = 0.05
 
+# Before the log is read again after the store failed. Seconds.
+CATCH_UP_INTERVAL = 1.0
+
 # Ends of turns that are remembered, for prompts whose answer was lost with a link: a prompt waits for few turns.
 MAX_ENDED_TURNS = 64
 
@@ -50,50 +55,6 @@ MAX_ENDED_TURNS = 64
 JOIN_TIMEOUT = 30.0
 
 PROMPT = "session/prompt"
-
-
-class _NoQuestions:
-    """The owner asks members. Their node only carries the question."""
-
-    has_open = False
-
-    def add_member(self, _: Any) -> None:
-        """Do nothing."""
-
-    remove_member = add_member
-
-    def refresh(self) -> None:
-        """Do nothing."""
-
-
-class _RunningPrompt(msgspec.Struct):
-    client_id: str
-    user: str
-
-
-class _Queue:
-    """The prompt that runs, as far as the log says."""
-
-    def __init__(self) -> None:
-        self.running: _RunningPrompt | None = None
-
-
-class _Output:
-    text = ""
-
-
-class _OwnersTerminal:
-    """A terminal at the owner. Its output comes with an update of its own."""
-
-    def output(self) -> _Output:
-        """Return nothing yet."""
-        return _Output()
-
-
-class _Workspace:
-    def __init__(self, room: DistantRoom) -> None:
-        self.terminals = ShownTerminals(room)  # type: ignore[arg-type]
-        self.terminals.find_host_terminal = lambda _: _OwnersTerminal()  # type: ignore[assignment, return-value]
 
 
 class DistantRoom:
@@ -108,9 +69,9 @@ class DistantRoom:
         self.state = state
         self.is_closed = False
         self.log = NoLog()
-        self.queue = _Queue()
-        self.questions = _NoQuestions()
-        self.workspace = _Workspace(self)
+        self.queue = RunningQueue()
+        self.questions = NoQuestions()
+        self.workspace = OwnersWorkspace(self)
         self.link: Link | None = None  # to the owner; None while nobody owns the session
         self.use_count = 0
         self.pending: dict[str, PendingPrompt] = {}
@@ -159,7 +120,7 @@ class DistantRoom:
             return
         if entry.seq > self.state.seq + 1:  # the store has what is missing, and this one
             if not self._is_catching_up:
-                self.spawn(self.catch_up())
+                self.spawn(self._catch_up_soon())
             return
         self._note_prompt(entry)
         seq, kind, actor, time = entry.seq, entry.kind, entry.actor, entry.time
@@ -176,7 +137,7 @@ class DistantRoom:
         body = entry.value
         if not isinstance(body, dict):
             return
-        self.queue.running = _RunningPrompt(str(body.get("connection", "")), entry.actor)
+        self.queue.running = RunningPrompt(str(body.get("connection", "")), entry.actor)
         prompt = self.pending.get(str(body.get("promptId", "")))
         if prompt is not None:
             prompt.turn = entry.turn
@@ -204,10 +165,20 @@ class DistantRoom:
         finally:
             self._is_catching_up -= 1
 
+    async def _catch_up_soon(self) -> None:
+        """Catch up, and again while the store does not answer."""
+        while not self.is_closed:
+            try:
+                await self.catch_up()
+                return
+            except ProtocolError as error:
+                self.report(f"its log was not read: {error.message}")
+            await asyncio.sleep(CATCH_UP_INTERVAL)
+
     def on_head(self, seq: int) -> None:
         """Read entries that were left out because the link was slow."""
         if seq > self.state.seq:
-            self.spawn(self.catch_up())
+            self.spawn(self._catch_up_soon())
 
     def on_broadcast(self, values: Any) -> None:
         """Send the members what is not in the log."""
@@ -254,7 +225,7 @@ class DistantRoom:
         link = await self.fleet.ownership.attach(self, needs_owner=incoming.is_request)
         if link is None:
             return
-        values = {"session": self.id, "client": card_of(client), "method": incoming.method, "params": source}
+        values = {**self._sender_values(client), "method": incoming.method, "params": source}
         if not incoming.is_request:
             link.notify("call", values)
             return
@@ -262,6 +233,9 @@ class DistantRoom:
         done(decode_as(row.result if row is not None else None, result), None)
 
     def _relay_prompt(self, client: HostClient, incoming: Incoming, done: DoneCallback) -> None:
+        limit = self.host.limits.max_prompts
+        if len(self.pending) >= limit:
+            raise too_many_prompts(limit)
         key = incoming.id
         prompt = PendingPrompt(new_id(), client, to_json(incoming.params), done)
 
@@ -281,10 +255,6 @@ class DistantRoom:
 
     def add_pending(self, prompt: PendingPrompt) -> None:
         """Keep a prompt until it is answered."""
-        limit = self.host.limits.max_prompts
-        if len(self.pending) >= limit:
-            message = f"{limit} prompts are waiting in this session; try again when some of them are done"
-            raise ProtocolError(Kind.RATE_LIMITED, message, {"limit": limit})
         self.pending[prompt.id] = prompt
         self.stop_idle_timer()
 
@@ -318,8 +288,7 @@ class DistantRoom:
                 if prompt.turn in self._ended_turns:
                     self.answer(prompt, *turn_outcome(self._ended_turns[prompt.turn]))
                 return
-            values = {"session": self.id, "client": card_of(prompt.client), "promptId": prompt.id}
-            values["after"] = self.state.seq
+            values = {**self._sender_values(prompt.client), "promptId": prompt.id, "after": self.state.seq}
             prompt.is_offered = True
             prompt.call_id, answer = link.start_request("prompt", {**values, "params": prompt.params})
             try:
@@ -339,6 +308,15 @@ class DistantRoom:
             self.members.call_when_live(prompt.client.id, lambda: prompt.done(result, error))
             self.start_idle_timer()
 
+    @property
+    def prompts(self) -> list[PendingPrompt]:
+        """The unanswered prompts of clients of this node."""
+        return list(self.pending.values())
+
+    def refuse_prompt(self, prompt: PendingPrompt, error: ProtocolError) -> None:
+        """Answer a prompt with an error, and do not offer it any more. The owner refuses what it has by itself."""
+        self.answer(prompt, None, error)
+
     def cancel(self, client: HostClient, id: str | None = None) -> None:
         """Cancel the client's prompts: those that nobody has here, the others at the owner."""
         for prompt in list(self.pending.values()):
@@ -348,7 +326,7 @@ class DistantRoom:
             self.link.notify("cancel_prompt", {"session": self.id, "client": card_of(client), "promptId": id})
 
     async def join(
-        self, client: HostClient, role: str, reply: Callable[[], None], *, after: int | None, max_role: str = ADMIN
+        self, client: HostClient, role: str, reply: Callable[[str], None], *, after: int | None, max_role: str = ADMIN
     ) -> None:
         """Tell the owner of a client, send it what came `after` an entry number, reply, and add it as a member."""
         link = await self.fleet.ownership.attach(self, needs_owner=False)
@@ -362,10 +340,12 @@ class DistantRoom:
         if link is None or (after is not None and after > self.state.seq):
             await self.catch_up()  # another node sent the client more than this one knows
         try:
-            (await self.members.join(client, role, reply, after=after)).max_role = max_role
+            member = await self.members.join(client, role, reply, after=after, max_role=max_role)
         except BaseException:
             self.leave(client)
             raise
+        if self.link is not None and self.link is not link:  # another owner since: it was told of the others only
+            self.link.notify("join", self.member_values(client, member.role, max_role))
 
     def leave(self, client: HostClient) -> None:
         """Remove a client."""
@@ -382,6 +362,13 @@ class DistantRoom:
         if self.link is not None:
             values = {"session": self.id, "client": client.id, "state": state, "isConnected": client.is_connected}
             self.link.notify("state", values)
+
+    def _sender_values(self, client: HostClient) -> dict[str, Any]:
+        """Return what the owner needs to know of the sender of a call: it may not know the client as a member yet."""
+        member = self.members.get(client.id)
+        if member is None:
+            return {"session": self.id, "client": card_of(client)}
+        return self.member_values(client, member.role, member.max_role)
 
     def member_values(self, client: HostClient, role: str, max_role: str) -> dict[str, Any]:
         """Return what the owner is told when a client joins."""
@@ -415,7 +402,7 @@ class DistantRoom:
         self.is_closed = True
         self.stop_idle_timer()
         for prompt in list(self.pending.values()):
-            self.answer(prompt, None, ProtocolError(Kind.INTERNAL_ERROR, reason, {"interrupted": True}))
+            self.answer(prompt, None, (interrupted_error if prompt.turn else not_run_error)(reason))
         with suppress(Exception):
             self.members.remove_all()
         for task in list(self._tasks):

@@ -12,19 +12,24 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.engine.incoming import DoneCallback, Incoming
-from dragoman.errors import ConnectionFailed, Kind, ProtocolError, TransportClosed
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
 from dragoman.host.access import check_role, joined_room
+from dragoman.host.access_changes import apply_roles
 from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER
 from dragoman.host.fleet.audit_anchors import AuditAnchors
 from dragoman.host.fleet.distant_clients import DistantClients
 from dragoman.host.fleet.distant_room import DistantRoom
+from dragoman.host.fleet.drain import BalancerProbes, drain
+from dragoman.host.fleet.fleet_format import use_fleet_format
 from dragoman.host.fleet.heartbeat import HeartbeatWatchdog
 from dragoman.host.fleet.lease import LeaseTimes, NodeLease
 from dragoman.host.fleet.links import Links
+from dragoman.host.fleet.node_tls import NodeTls
 from dragoman.host.fleet.ownership import Ownership
 from dragoman.host.fleet.workspaces import Workspaces
 from dragoman.host.methods import SERVED_METHODS
 from dragoman.store.fleet import Engine, NodeInfo, NodeStatus
+from dragoman.store.formats import FORMATS
 
 if TYPE_CHECKING:
     from dragoman.host.host import Host
@@ -32,6 +37,10 @@ if TYPE_CHECKING:
 
 # How often rooms without an owner look for one, because a signal was lost. Seconds.
 LOOK_INTERVAL = 5.0
+
+# How often the roles of everybody here are read again, because a signal was lost or the store did not answer. Seconds;
+# one query for each member.
+ROLES_INTERVAL = 30.0
 
 # How often servers of the engine are compared. Seconds; each of them answers a page with all streams.
 DAMAGE_INTERVAL = 30.0
@@ -41,12 +50,6 @@ ANCHOR_INTERVAL = 60.0
 
 # How long `dragoman fleet drain` lets turns end unless it says otherwise. Seconds.
 DRAIN_GRACE = 600.0
-
-# How often a draining node looks whether turns have ended. Seconds.
-DRAIN_INTERVAL = 0.1
-
-# The WebSocket close code that makes clients connect again.
-SERVICE_RESTART = 1012
 
 # Calls of members that the owner of the session serves, and the role they need here.
 _JOINED_CALLS = {
@@ -93,7 +96,7 @@ class Fleet:
         *,
         labels: tuple[str, ...] = (),
         token: str = "",
-        ca: str = "",
+        tls: NodeTls = NodeTls(),  # noqa: B008  (immutable)
         times: LeaseTimes = LeaseTimes(),  # noqa: B008  (immutable)
         config_digest: str = "",
         uses_watchdog: bool = True,
@@ -113,6 +116,7 @@ class Fleet:
         self.config_digest = config_digest
         self.counters = FleetCounters()
         self.is_draining = False
+        self.probes = BalancerProbes()
         self.drain_grace = DRAIN_GRACE
         self.on_revoked: Callable[[], None] = lambda: None  # called when a node revoked a token
         self.host: Host  # set by the host
@@ -120,7 +124,7 @@ class Fleet:
         self.distant_clients: DistantClients
         self.links: Links
         self._token = token
-        self._ca = ca
+        self._tls = tls
         self.workspaces = Workspaces(self, workspaces, has_checkpoints=has_checkpoints)
         self._audit = audit
         self._watchdog = HeartbeatWatchdog() if uses_watchdog else None
@@ -141,8 +145,8 @@ class Fleet:
         """Serve this host."""
         self.host = host
         self.ownership = Ownership(self)
-        self.distant_clients = DistantClients(host)
-        self.links = Links(self, self._token, self._ca)
+        self.distant_clients = DistantClients(host, self.engine)
+        self.links = Links(self, self._token, self._tls)
 
     def describe(self) -> NodeInfo:
         """Return what other nodes know of this one."""
@@ -159,7 +163,7 @@ class Fleet:
             "sessions": len(host.rooms),
             "awake": sum(1 for room in host.rooms.values() if room.agent.is_running),
             "clients": len(host.clients),
-            "formats": [1],
+            "formats": [each.number for each in FORMATS],
         }
         return NodeInfo(node=self.node, url=self.url, labels=self.labels, version=__version__, state=state)
 
@@ -168,8 +172,14 @@ class Fleet:
         if self._watchdog is not None:
             self._watchdog.start()
         await self.lease.join(report or self.host.report)
+        try:
+            await use_fleet_format(self.engine)  # after it joined: whoever finishes an update counts this node now
+        except BaseException:
+            await self.lease.leave()
+            raise
         self._stop_listening = self.engine.signals.listen(self._on_signal)
         self.spawn(self._look_for_owners())
+        self.spawn(self._look_for_roles())
         self.spawn(self._look_for_damage())
         if self._audit is not None:
             self.spawn(self._anchor_audit(self._audit))
@@ -201,27 +211,33 @@ class Fleet:
         """Return the nodes that were here within a day and have no lease now, as of the last look."""
         return [status for status in self._peers if not status.is_alive]
 
+    @property
+    def has_successor(self) -> bool:
+        """Whether another node takes clients, as of the last look."""
+        return any(
+            status.is_alive and status.info.node != self.node and not status.info.state.get("draining")
+            for status in self._peers
+        )
+
     def sessions_elsewhere(self, user: str) -> int:
         """Return how many sessions of a user are awake at other living nodes, exact to one renewal."""
-        return sum(
-            int(status.info.state.get("users", {}).get(user, 0))
-            for status in self._peers
-            if status.is_alive and status.info.node != self.node
-        )
+        return self._count_elsewhere("users", user)
 
     def connections_elsewhere(self, user: str) -> int:
         """Return how many connections a user has to other living nodes, exact to one renewal."""
-        return sum(
-            int(status.info.state.get("connections", {}).get(user, 0))
-            for status in self._peers
-            if status.is_alive and status.info.node != self.node
-        )
+        return self._count_elsewhere("connections", user)
+
+    def _count_elsewhere(self, what: str, user: str) -> int:
+        others = [status.info for status in self._peers if status.is_alive and status.info.node != self.node]
+        return sum(int(info.state.get(what, {}).get(user, 0)) for info in others)
 
     def unavailable_reason(self) -> str:
         """Return why this node takes no new sessions; "" if it does."""
         if self.is_draining:
             return "this node is draining"
-        return "" if self.lease.may_start_turns else "this node has no lease"
+        if self.lease.may_start_turns:
+            return ""
+        return f"this node has no lease: {self.lease.fault}" if self.lease.fault else "this node has no lease"
 
     async def signal(self, topic: str, **payload: Any) -> None:
         """Tell all nodes. It is a hint, and may be lost."""
@@ -285,32 +301,12 @@ class Fleet:
             await served
 
     async def drain(self, grace: float) -> None:
-        """Start nothing more, and let sessions go: idle ones at once, others when their turn or the grace ends."""
+        """Start nothing more, and let sessions and clients go: those without a turn first, all when the grace ends."""
         self.is_draining = True
         self.lease.renew_soon()
-        deadline = asyncio.get_running_loop().time() + grace
-        reason = f"node {self.node} is drained; connect again"
-        for room in self.host.rooms.values():
-            room.queue.is_paused = True
-        while self.host.rooms:
-            is_over = asyncio.get_running_loop().time() >= deadline
-            ready = [room for room in self.host.rooms.values() if is_over or room.queue.running is None]
-            await asyncio.gather(*(self.ownership.let_go(room, reason, is_told=False) for room in ready))
-            self._disconnect_clients(reason)
-            await asyncio.sleep(DRAIN_INTERVAL)
-        self._disconnect_clients(reason)
-
-    def _disconnect_clients(self, reason: str) -> None:
-        """Tell clients without a turn to come again: they continue at another node from their last entry."""
-        busy = {room.queue.running.client_id for room in self.host.rooms.values() if room.queue.running is not None}
-        for client in list(self.host.clients):
-            if client.id not in busy and all(not room.is_owner for room in client.rooms.values()):
-                transport = client.connection.transport
-                error = TransportClosed(reason)
-                if hasattr(transport, "fail"):
-                    transport.fail(error, SERVICE_RESTART, reason)
-                else:
-                    client.connection.close_soon(error)
+        with suppress(ProtocolError):
+            self._peers = await self.engine.nodes.list_nodes()
+        await drain(self, grace)
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -329,13 +325,32 @@ class Fleet:
             room = self.ownership.distant_rooms.get(str(payload.get("session", "")))
             if room is not None:
                 self.spawn(self.look_again(room))
+        elif topic == "format":
+            self.spawn(self._look_for_format())
         elif topic == "revoked":
             self.on_revoked()
         elif topic == "roles":
-            self.spawn(self.host.apply_role_changes(str(payload.get("session", ""))))
-        elif topic == "drain" and payload.get("target") == self.node:
+            self.apply_role_changes_soon(str(payload.get("session", "")))
+        elif topic == "drain" and payload.get("target") == self.node and not self.is_draining:
             self.host.report("asked to drain")
             self.spawn(self.drain(float(payload.get("grace") or self.drain_grace)))
+
+    def apply_role_changes_soon(self, session: str) -> None:
+        """Apply changed roles of a session, in a task."""
+        self.spawn(self._apply_role_changes(session))
+
+    async def _apply_role_changes(self, session: str) -> None:
+        try:
+            await self.host.apply_role_changes(session)
+        except ProtocolError as error:  # `_look_for_roles` tries again
+            self.host.report(f"session {session}: changed roles were not read: {error.message}")
+
+    async def _look_for_roles(self) -> None:
+        while True:
+            await asyncio.sleep(ROLES_INTERVAL)
+            for room in self.host.open_rooms:
+                with suppress(ProtocolError):
+                    await apply_roles(self.host, room.id)
 
     async def look_again(self, room: DistantRoom) -> None:
         """Look for the owner of a session that has members here."""
@@ -366,11 +381,24 @@ class Fleet:
             self.disagreements = found
             await asyncio.sleep(DAMAGE_INTERVAL)
 
+    async def _look_for_format(self) -> None:
+        """Write what the fleet writes. A node that was away while an update was finished may not read it: it drains."""
+        try:
+            await use_fleet_format(self.engine)
+        except StoreFault as error:
+            if error.why == "newer" and not self.is_draining:
+                self.host.report(f"this node lets its sessions go: {error.message}")
+                self.spawn(self.drain(0))
+        except ProtocolError:
+            pass  # the engine is away; this is looked at again
+
     async def _look_for_owners(self) -> None:
         while True:
             await asyncio.sleep(min(LOOK_INTERVAL, self.times.renew))
             with suppress(ProtocolError):
                 self._peers = await self.engine.nodes.list_nodes()
+            await self._look_for_format()
+            self.on_revoked()  # a signal may be lost, and prompts of clients of other nodes may wait here
             for room in list(self.ownership.distant_rooms.values()):
                 if room.link is None and room.members:
                     await self.look_again(room)

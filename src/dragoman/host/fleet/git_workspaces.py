@@ -15,9 +15,10 @@ from contextlib import suppress
 
 import msgspec
 
+from dragoman.host.fleet.agent_repository import check_repository, current_branch
 from dragoman.host.fleet.places import GitSource
 from dragoman.ids import new_id
-from dragoman.workspace.git import GitFailed, git
+from dragoman.workspace.git import GitFailed, forget_repositories, git, list_repositories
 
 # Where checkpoints are pushed. With the epoch of the owner, a late push of a former owner changes nothing.
 CHECKPOINTS = "refs/dragoman/{session}/{epoch}"
@@ -27,9 +28,6 @@ MAX_LEFT_OUT = 50
 
 # Ways to a repository that do not start a program of the address's choice. A host that cannot be asked must not wait.
 _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file", "GIT_SSH_COMMAND": "ssh -oBatchMode=yes"}
-
-# The mode of an entry of a tree that is another repository.
-_REPOSITORY_MODE = "160000"
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -82,9 +80,11 @@ class GitWorkspaces:
         last, ref = f"refs/checkpoints/{_safe(session)}", CHECKPOINTS.format(session=_safe(session), epoch=epoch)
         async with self._lock_of(source.url):
             # The commits of the agent are in its own repository; fetching runs nothing that it configured.
+            await asyncio.to_thread(check_repository, path)
             await _git(copy, "fetch", "--quiet", "--no-tags", path, f"+HEAD:{last}-head")
+            await asyncio.to_thread(check_repository, path)  # the agent may have changed it meanwhile
             head = await _read(copy, "rev-parse", f"{last}-head")
-            branch = await _current_branch(path)
+            branch = await asyncio.to_thread(current_branch, path)
             commit, left_out = await self._snapshot(copy, session, path, head, branch)
             if await _same_commit(copy, commit, last):
                 return None
@@ -130,7 +130,7 @@ class GitWorkspaces:
             await _git(copy, "fetch", "--quiet", "--no-tags", source.url, f"+{newest}:{last}")
             commit = await _read(copy, "rev-parse", last)
             message = await _read(copy, "log", "-1", "--format=%(trailers:key=Dragoman-Branch,valueonly)", commit)
-            return "checkpoint", commit, message or branch
+            return "checkpoint", commit, message if await _is_branch(copy, message) else branch
         pushed = await _read(copy, "for-each-ref", "--format=%(objectname)", f"refs/remotes/origin/{branch}")
         if pushed:
             return "branch", pushed, branch
@@ -164,14 +164,14 @@ class GitWorkspaces:
         """Return a commit of a working tree on top of its own last one, and what is not in it."""
         # The index is kept: it knows which files did not change.
         env = {"GIT_INDEX_FILE": os.path.join(copy, f"index-{_safe(session)}"), "GIT_DIR": copy, "GIT_WORK_TREE": path}
+        await forget_repositories(path, env)
         await _git(path, "add", "--all", "--", ".", env=env)
         tree = await _read(path, "write-tree", env=env)
         text = f"checkpoint\n\nDragoman-Session: {_safe(session)}\nDragoman-Branch: {branch or _branch(session)}\n"
         commit = await _read(copy, "commit-tree", tree, "-p", head, "-m", text)
         ignored = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
         left_out = _names(await _git(path, *ignored, env=env))
-        staged = _names(await _git(path, "ls-files", "-z", "--stage", env=env))
-        left_out += [f"{line.partition(chr(9))[2]}/" for line in staged if line.startswith(_REPOSITORY_MODE)]
+        left_out += [f"{name}/" for name in await list_repositories(path, env)]
         return commit, left_out + await _other_refs(copy, path, branch)
 
     async def _delete_older(self, copy: str, session: str, url: str, epoch: int | None) -> None:
@@ -180,6 +180,17 @@ class GitWorkspaces:
         if older := [ref for at, ref in known.items() if epoch is None or at < epoch]:
             with suppress(GitFailed):  # somebody else was faster
                 await _git(copy, "push", "--quiet", url, "--delete", *older)
+
+
+async def _is_branch(copy: str, name: str) -> bool:
+    """Tell whether git takes a name as one of a branch."""
+    if not name or name.startswith("-"):
+        return False
+    try:
+        await _git(copy, "check-ref-format", f"refs/heads/{name}")
+    except GitFailed:
+        return False
+    return True
 
 
 async def _list_checkpoints(copy: str, session: str, url: str) -> dict[int, str]:
@@ -208,20 +219,6 @@ async def _same_commit(copy: str, commit: str, last: str) -> bool:
     return shown[0] == shown[1]
 
 
-async def _current_branch(path: str) -> str:
-    """Return the branch of a working tree; "" if it is on none. Read as a file: git would read its configuration."""
-
-    def read() -> str:
-        try:
-            with open(os.path.join(path, ".git", "HEAD"), encoding="utf-8", errors="replace") as file:
-                text = file.read(1000).strip()
-        except OSError:
-            return ""
-        return text.removeprefix("ref: refs/heads/") if text.startswith("ref: refs/heads/") else ""
-
-    return await asyncio.to_thread(read)
-
-
 async def _git(cwd: str, *arguments: str, env: dict[str, str] | None = None) -> bytes:
     return await git(cwd, *arguments, env={**_ENVIRONMENT, **(env or {})})
 
@@ -231,7 +228,7 @@ async def _read(cwd: str, *arguments: str, env: dict[str, str] | None = None) ->
 
 
 def _names(output: bytes) -> list[str]:
-    return [name for name in output.decode("utf-8", "replace").split("\0") if name]
+    return [name for name in output.decode("utf-8", "surrogateescape").split("\0") if name]
 
 
 def _branch(session: str) -> str:

@@ -16,7 +16,8 @@ from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.fleet.distant_client import notification_from_json
 from dragoman.host.fleet.distant_room import DistantRoom
 from dragoman.host.fleet.link import Link
-from dragoman.store.contract import RawEntry
+from dragoman.host.fleet.node_tls import NodeTls
+from dragoman.store.contract import RawEntry, lift_entry
 from dragoman.store.fleet import NodeInfo
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.address import RemoteOptions
@@ -58,10 +59,10 @@ _decode_entry = msgspec.json.Decoder(EntryParams).decode
 class Links:
     """The links of one node, and the handler of what they bring."""
 
-    def __init__(self, fleet: Fleet, token: str, ca: str) -> None:
+    def __init__(self, fleet: Fleet, token: str, tls: NodeTls) -> None:
         self._fleet = fleet
         self._token = token
-        self._ca = ca
+        self._tls = tls
         self.links: dict[str, Link] = {}  # by node
         self.watching: dict[Link, dict[str, DistantRoom]] = {}  # rooms here whose owner is at the other end
         self._dialing: dict[str, asyncio.Lock] = {}
@@ -95,10 +96,13 @@ class Links:
             if link is not None and not link.is_closed:
                 return link
             url = re.sub(r"^http", "ws", info.url).rstrip("/") + PATH
-            options = RemoteOptions(
-                token=self._token, headers={NODE_HEADER: self._fleet.node}, tls=self._ca or None, backoff=NO_RETRY
-            )
             try:
+                options = RemoteOptions(
+                    token=self._token,
+                    headers={NODE_HEADER: self._fleet.node},
+                    tls=self._tls.dial_context(),
+                    backoff=NO_RETRY,
+                )
                 async with asyncio.timeout(DIAL_TIMEOUT):
                     transport = await dial_remote(url, options)
             except TimeoutError:
@@ -111,6 +115,9 @@ class Links:
         if not self._token or not hmac.compare_digest(bearer_token(request).encode(), self._token.encode()):
             self._fleet.host.report(f"a link from {request.address} was refused: its node token is wrong")
             raise unauthorized_error("this is not a node of this fleet: its --secrets-key differs")
+        if fault := self._tls.fault(request):
+            self._fleet.host.report(f"a link from node {name} at {request.address} was refused: {fault}")
+            raise Refused(403, f"node {self._fleet.node} refuses this link: {fault}")
         if NODE_NAME.fullmatch(name) is None or name == self._fleet.node:
             raise Refused(400, f"the header {NODE_HEADER} must name another node")
         return Principal(user=f"node {name}", address=request.address)
@@ -154,7 +161,7 @@ class Links:
         entry = _decode_entry(params)
         room = self.watching.get(link, {}).get(entry.session)
         if room is not None:
-            room.on_entry(entry.line)
+            room.on_entry(lift_entry(entry.line))
 
     async def on_request(self, link: Link, id: int, method: str, params: Any) -> Any:
         """Return the answer to a request."""

@@ -1,17 +1,16 @@
-"""What an operator does with a fleet, from any machine that reaches its engine: status, drain, move, finish-upgrade."""
+"""What an operator does with a fleet, from any machine that reaches its engine: status, drain, move."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-import msgspec
-
-from dragoman.errors import Kind, ProtocolError, StoreFault
+from dragoman.errors import Kind, ProtocolError
 from dragoman.host.fleet import places
+from dragoman.host.fleet.fleet_format import read_fleet_format
 from dragoman.host.room.agent import INTERRUPTED
 from dragoman.ids import new_id, now
-from dragoman.store.contract import FORMAT, Draft, EntryKind, Store, decode_raw_entry
+from dragoman.store.contract import Draft, EntryKind, Store, decode_raw_entry
 from dragoman.store.fleet import Engine, NodeStatus
 from dragoman.store.session_state import SessionState
 
@@ -20,9 +19,6 @@ DRAIN_ANSWER_TIMEOUT, LOOK_INTERVAL = 20.0, 0.25
 
 # Entries read at once.
 PAGE_SIZE = 500
-
-# The record of the format that all nodes write.
-FORMAT_KIND, FORMAT_KEY = "fleet", "format"
 
 
 def node_to_json(status: NodeStatus) -> dict[str, Any]:
@@ -37,7 +33,7 @@ def node_to_json(status: NodeStatus) -> dict[str, Any]:
         "labels": list(info.labels),
         "age": round(status.age, 1),
         "lease": status.seconds,
-        **{name: info.state.get(name) for name in ("sessions", "awake", "clients", "distant", "config", "formats")},
+        **{name: info.state.get(name) for name in ("sessions", "awake", "clients", "config", "formats")},
     }
 
 
@@ -45,13 +41,15 @@ async def fleet_status(engine: Engine) -> dict[str, Any]:
     """Return the nodes, the engine with its guarantees in words, and what is wrong."""
     nodes = [node_to_json(status) for status in await engine.nodes.list_nodes()]
     alive = [node for node in nodes if node["state"] != "away"]
-    problems = [f"node {node['node']} is away since {node['age']:.0f} s" for node in nodes if node["state"] == "away"]
+    problems = [
+        f"node {node['node']} has been away for {node['age']:.0f} s" for node in nodes if node["state"] == "away"
+    ]
     if len({node["config"] for node in alive}) > 1:
         problems.append("the nodes have different settings")
     if len({node["version"] for node in alive}) > 1:
         problems.append("the nodes have different versions: finish the update")
     problems += await engine.disagreements()
-    written = await written_format(engine)
+    written = (await read_fleet_format(engine.records))[0].write
     return {
         "engine": {"name": engine.name, "guarantees": engine.guarantees},
         "format": written,
@@ -125,32 +123,3 @@ async def _read_state(store: Store, session: str) -> SessionState:
         for line in lines:
             state.apply(decode_raw_entry(line))
     return state
-
-
-async def written_format(engine: Engine) -> int:
-    """Return the format that all nodes write."""
-    record = await engine.records.get(FORMAT_KIND, FORMAT_KEY)
-    return FORMAT if record is None else int(msgspec.json.decode(record.value)["write"])
-
-
-async def finish_upgrade(engine: Engine) -> tuple[int, int]:
-    """Let all nodes write the newest format that every one of them reads. Return the format before and after.
-
-    From then on a node of the old version cannot join any more.
-    """
-    alive = [status.info for status in await engine.nodes.list_nodes() if status.is_alive]
-    versions = {info.version for info in alive}
-    if len(versions) > 1:
-        text = f"nodes still run {', '.join(sorted(versions))}; update all of them first"
-        raise ProtocolError(Kind.INVALID_STATE, text)
-    readable = [max(info.state.get("formats") or [FORMAT]) for info in alive]
-    before, newest = await written_format(engine), min(readable, default=FORMAT)
-    if newest > before:
-        record = await engine.records.get(FORMAT_KIND, FORMAT_KEY)
-        value = msgspec.json.encode({"write": newest})
-        try:
-            await engine.records.put(FORMAT_KIND, FORMAT_KEY, value, version=0 if record is None else record.version)
-        except StoreFault as error:
-            if error.why != "fenced":
-                raise
-    return before, await written_format(engine)

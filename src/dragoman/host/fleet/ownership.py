@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
+from dragoman.host.access import interrupted_error, refused_prompt_error
+from dragoman.host.access_changes import principals_who_may_not_prompt
 from dragoman.host.fleet import places
 from dragoman.host.fleet.distant_room import DistantRoom
 from dragoman.host.fleet.pending_prompt import PendingPrompt
@@ -16,6 +18,7 @@ from dragoman.host.room.members import Members
 from dragoman.host.room.notifications import TURNS, Notification
 from dragoman.host.room.room import Room
 from dragoman.schema.prompt import PromptParams
+from dragoman.store.claims import Fenced
 from dragoman.store.contract import Claim
 from dragoman.store.fleet import NodeInfo, NodeStatus
 
@@ -103,7 +106,10 @@ class Ownership:
 
         def on_fenced(error: ProtocolError) -> None:
             self._fleet.counters.fenced += 1
-            self._fleet.spawn(self.let_go(room, f"another node runs this session now ({error.message})"))
+            owner = error.owner.node if isinstance(error, Fenced) else ""
+            who = f"node {owner} runs" if owner else "another node runs"
+            reason = f"{who} this session now, because node {self._fleet.node} was cut off or too slow"
+            self._fleet.spawn(self.let_go(room, reason))
 
         room.log.on_fenced = on_fenced
 
@@ -127,7 +133,7 @@ class Ownership:
                 chosen = await self._choose_node(state, is_needed=False)
                 if chosen == self._fleet.node:
                     try:
-                        return await self._wake_here(session, claim.epoch, "wake")
+                        return await self._wake_here(session, claim)
                     except StoreFault as error:
                         if error.why != "fenced":
                             raise
@@ -135,16 +141,21 @@ class Ownership:
             self.distant_rooms[session] = room
             return room
 
-    async def _wake_here(self, session: str, epoch: int, why: str, members: Members | None = None) -> Room:
-        claim = await self.claim(session, why, epoch)
+    async def _wake_here(self, session: str, former: Claim) -> Room:
+        claim = await self.claim(session, "wake", former.epoch)
         try:
-            room = await Room.restore(self._host, session, claim=claim, members=members)
+            room = await Room.restore(self._host, session, claim=claim)
         except BaseException:
             await self.release(claim)
             raise
         self.adopt_claim(room, room.log.claim or claim)
         self._host.add_room(room)
+        self._report_owner(room, former)
         return room
+
+    def _report_owner(self, room: Room, former: Claim) -> None:
+        was_elsewhere = former.node and former.node != self._fleet.node
+        room.report(f"runs on this node now{f', before on node {former.node}' if was_elsewhere else ''}")
 
     async def _choose_node(self, state: Any, *, is_needed: bool) -> str:
         nodes = await self._fleet.engine.nodes.list_nodes()
@@ -205,7 +216,7 @@ class Ownership:
             return None, True
         chosen = await self._choose_node_of(room, is_needed=needs_owner)
         if chosen == self._fleet.node:
-            await self._take_over(room, claim.epoch)
+            await self._take_over(room, claim)
             return None, True
         if chosen:
             info = next(each.info for each in await self._fleet.engine.nodes.list_nodes() if each.info.node == chosen)
@@ -245,31 +256,40 @@ class Ownership:
         room.link = link
         return link
 
-    async def _take_over(self, distant: DistantRoom, epoch: int) -> None:
+    async def _take_over(self, distant: DistantRoom, former: Claim) -> None:
         """Run a session here from now on, with the members and the waiting prompts of its room."""
         async with self.lock_of(distant.id):
-            claim = await self.claim(distant.id, "takeover", epoch)
+            claim = await self.claim(distant.id, "takeover", former.epoch)
             try:
                 await distant.catch_up()  # what the former owner wrote last is before the claim
+                senders = [prompt.principal for prompt in distant.prompts]
+                refused = await principals_who_may_not_prompt(self._host, distant.id, senders)
                 del self.distant_rooms[distant.id]
                 room = await Room.restore(self._host, distant.id, claim=claim, members=distant.members)
             except BaseException:
                 self.distant_rooms.setdefault(distant.id, distant)
+                distant.members.move_to(distant)
+                distant.members.resume()
                 await self.release(claim)
                 raise
             self._fleet.counters.takeovers += 1
             self.adopt_claim(room, room.log.claim or claim)
             self._host.add_room(room)
+            self._report_owner(room, former)
             distant.is_closed = True
             room.members.resume()
             for prompt in distant.take_pending():
-                self._run_pending(room, prompt)
+                if prompt.principal in refused:
+                    prompt.done(None, refused_prompt_error(room.id, "you may not prompt in this session any more"))
+                else:
+                    self._run_pending(room, prompt)
+        self._fleet.apply_role_changes_soon(room.id)  # this node may have missed some
         room.start_idle_timer()
 
     def _run_pending(self, room: Room, prompt: PendingPrompt) -> None:
         """Run a prompt that waited at another owner. One that the log has was interrupted, and is not run again."""
         if prompt.turn is not None:
-            error = ProtocolError(Kind.INTERNAL_ERROR, "this turn was not finished: its node stopped", _INTERRUPTED)
+            error = interrupted_error("the node that ran it is gone")
             room.members.call_when_live(prompt.client.id, lambda: prompt.done(None, error))
             return
         try:
@@ -296,13 +316,14 @@ class Ownership:
         async with self.lock_of(room.id):
             if self._host.rooms.get(room.id) is not room or room.is_closed:
                 return
+            room.report(f"this node lets it go: {reason}")
             self._fleet.distant_clients.let_room_go(room, reason)
             waiting = room.queue.clear()
             distant = DistantRoom(self._fleet, room.id, room.state, members=room.members)
             self._host.rooms.pop(room.id, None)
             self.distant_rooms[room.id] = distant
             room.members = Members(room)
-            room.take_prompt = distant.take_prompt
+            room.let_go(distant.take_prompt, reason)
             async with distant.attach_lock:  # until this node has let go, nothing is offered
                 for prompt in waiting:
                     distant.take_prompt(prompt)
@@ -327,6 +348,3 @@ class Ownership:
             self._fleet.links.watching.get(link, {}).pop(room.id, None)
             link.notify("unwatch", {"session": room.id})
         room.close("nobody is in it")
-
-
-_INTERRUPTED = {"interrupted": True}

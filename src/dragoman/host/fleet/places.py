@@ -23,7 +23,9 @@ _SHARED_PREFIX = f"{SHARED}:"
 _GIT_PREFIX = f"{GIT}:"
 
 # Addresses of repositories. The address is in the log and on command lines, so it has no password in it.
-_GIT_URL = re.compile(r"(?:https?|ssh|git|file)://[^\s#]+|[A-Za-z0-9_.-]+@[A-Za-z0-9.-]+:[^\s#:][^\s#]*")
+_GIT_URL = re.compile(
+    r"(?:https?|ssh|git|file)://[^\s#]+|[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[^\s#:][^\s#]*"
+)
 _PASSWORD = re.compile(r"^[a-z]+://[^/@]*:[^/@]*@|^https?://[^/@]+@")
 _GIT_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 

@@ -21,7 +21,7 @@ from dragoman.host.auth.token_calls import TokenCalls
 from dragoman.host.host import Host
 from dragoman.host.http import page_api
 from dragoman.host.visible_sessions import find_visible, visible_sessions
-from dragoman.store.contract import Summary
+from dragoman.store.contract import Selection, Summary
 from dragoman.transport.remote.server.auth import Principal
 from dragoman.transport.remote.server.limits import ServerLimits
 
@@ -90,7 +90,8 @@ class Api:
     async def list_sessions(self, request: ApiRequest) -> Any:
         """Return the sessions that the caller may see."""
         limit = _int_param(request.query, "limit", 0) or None
-        visible = await visible_sessions(self.host, request.principal, after=request.query.get("after"), limit=limit)
+        wanted = Selection(after=request.query.get("after"), limit=limit)
+        visible = await visible_sessions(self.host, request.principal, wanted)
         return {"sessions": [await self._session_json(request.principal, summary) for summary in visible]}
 
     async def get_session(self, request: ApiRequest, name: str) -> Any:

@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
+from dragoman.host import access_changes
 from dragoman.host.auth.authenticate import Authenticator
 from dragoman.host.auth.oidc import Oidc
 from dragoman.host.auth.token_calls import FileTokens, TokenCalls
@@ -28,6 +29,7 @@ from dragoman.host.http.api import Api, ApiRequest
 from dragoman.host.http.metrics import CONTENT_TYPE, Metrics, register_sources
 from dragoman.host.http.page_api import Documents, Download
 from dragoman.host.visible_sessions import visible_sessions
+from dragoman.store.contract import Selection
 from dragoman.transport.base import Transport
 from dragoman.transport.remote.errors import STATUS_KINDS
 from dragoman.transport.remote.server import landing_page
@@ -216,15 +218,17 @@ class HostApp:
 
     def check_revoked(self) -> None:
         """Check now whether connections use a token that was revoked elsewhere."""
+        if self._is_closing or (self._revocation_check is not None and not self._revocation_check.done()):
+            return
         if self._revocation_timer is not None:
             self._revocation_timer.cancel()
-            self._revocation_timer = None
-            self._revocation_check = asyncio.get_running_loop().create_task(self._disconnect_revoked())
+        self._start_revocation_check()
 
     async def _disconnect_revoked(self) -> None:
-        """Close connections whose token was revoked since."""
+        """Close connections whose token was revoked since, and withdraw the prompts that were sent with it."""
         tokens = self._tokens
-        ids = {principal.token_id for principal in self._endpoint.principals if principal.token_id}
+        principals = (*self._endpoint.principals, *access_changes.prompting_principals(self._host))
+        ids = {principal.token_id for principal in principals if principal.token_id}
         if tokens is None or not ids:
             return
         try:
@@ -232,6 +236,11 @@ class HostApp:
         except StoreFault:
             revoked = set()  # the file cannot be read now; check again next time
         if revoked:
+            access_changes.refuse_all_prompts(
+                self._host,
+                lambda principal: principal.token_id in revoked and not _may_renew(principal),
+                "the token or link with which it was sent is not valid any more",
+            )
             self._endpoint.disconnect(lambda principal: principal.token_id in revoked, "your token was revoked")
         if self._revocation_timer is None and not self._is_closing:
             self._schedule_revocation_check()
@@ -300,9 +309,12 @@ class HostApp:
     async def _serve_readiness(self, request: Request) -> None:
         """Answer whether sessions can be served: not while it stops, nor when the store fails."""
         fleet = self._host.fleet
-        reason = "the host is stopping" if self._is_closing else await self._host.store.unavailable_reason()
-        if not reason and fleet is not None:
+        reason = "the host is stopping" if self._is_closing else ""
+        if not reason and fleet is not None:  # first: an engine that is away takes long to answer
             reason = fleet.unavailable_reason()
+        reason = reason or await self._host.store.unavailable_reason()
+        if fleet is not None:
+            fleet.probes.note(str((request.scope.get("client") or ("",))[0]), is_ready=not reason)
         if reason:
             body = msgspec.json.encode({"status": "not ready", "reason": reason})
             await request.respond(503, body, {"retry-after": "5"})
@@ -311,7 +323,7 @@ class HostApp:
 
     async def _serve_status(self, request: Request, principal: Principal) -> None:
         host = self._host
-        summaries = await visible_sessions(host, principal, limit=MAX_SESSIONS_COUNTED)
+        summaries = await visible_sessions(host, principal, Selection(limit=MAX_SESSIONS_COUNTED))
         rooms = [host.rooms.get(summary.session_id) for summary in summaries]
         root = str(request.scope.get("root_path", "")).rstrip("/")
         text = status_page.render_page(
@@ -358,7 +370,7 @@ class HostApp:
         data = await request.read_body(MAX_BODY, BODY_TIMEOUT, unfinished)
         try:
             body = msgspec.json.decode(data) if data.strip() else {}
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):  # the latter: it is nested without end
             raise Refused(400, "the body must be JSON") from None
         if not isinstance(body, dict):
             raise Refused(400, "the body must be a JSON object")
@@ -381,6 +393,11 @@ class HostApp:
             await _send_body(request, response.body, headers)
         else:
             await request.respond(200, msgspec.json.encode(response))
+
+
+def _may_renew(principal: Principal) -> bool:
+    """Tell whether the token of a user has expired: nobody revoked it, so what was sent with it goes on."""
+    return principal.session is None and principal.expires_at is not None and principal.expires_at <= time.time()
 
 
 async def _send_body(request: Request, body: bytes, headers: Mapping[str, str]) -> None:

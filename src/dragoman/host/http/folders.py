@@ -25,7 +25,7 @@ SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "target", "dist", "b
 def folders_at(path: str, roots: Sequence[str] | None) -> list[str]:
     """Return folders that begin with a path, as a shell completes it; without one the roots themselves."""
     if not path.startswith("/") or "\0" in path:
-        return list(roots or (os.path.expanduser("~"),))[:MAX_NAMES]
+        return list((os.path.expanduser("~"),) if roots is None else roots)[:MAX_NAMES]
     parent, _, start = path.rpartition("/")
     parent = parent or "/"
     if not is_under(os.path.realpath(parent), roots):

@@ -105,9 +105,13 @@ async def list_folders(api: Api, request: ApiRequest) -> Any:
 async def list_files(api: Api, request: ApiRequest, name: str) -> Any:
     """Return files in the folder of a session, for those who may prompt its agent."""
     summary = await api.find_session(request.principal, name, EDITOR)
-    if not summary.cwd:
-        return {"files": []}
-    return {"files": await asyncio.to_thread(files_matching, summary.cwd, request.query.get("q", "")[:200])}
+    room = await api.host.acquire_any_room(summary.session_id)
+    try:
+        folder = await room.agent.working_folder()
+    finally:
+        api.host.release_room(room)
+    words = request.query.get("q", "")[:200]
+    return {"files": await asyncio.to_thread(files_matching, folder, words) if folder else []}
 
 
 async def get_terminal(api: Api, request: ApiRequest, name: str, id: str) -> Any:

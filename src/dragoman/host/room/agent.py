@@ -17,13 +17,13 @@ from dragoman.roles.client.connect import SESSION_CAPABILITIES
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.logged_sessions import LogSettings, agent_info, linked_folders
 from dragoman.roles.client.remote_agent import RemoteAgent
-from dragoman.roles.client.session import ClientSession, SessionSettings
+from dragoman.roles.client.session import ClientSession
+from dragoman.roles.client.session_settings import SessionSettings
 from dragoman.roles.client.workspace import WorkspaceAccess
 from dragoman.schema.initialize import ClientCapabilities, Implementation, InitializeParams
 from dragoman.schema.session import CloseSessionParams, DeleteSessionParams, ForkSessionParams, SetTitleParams
 from dragoman.schema.side import Side
 from dragoman.store.session_log import opened_body
-from dragoman.transport.sandbox.spec import Sandbox
 
 if TYPE_CHECKING:
     from dragoman.config.config_file import NamedAgent
@@ -109,7 +109,7 @@ def dialer_options(agent_config: NamedAgent, cwd: str) -> dict[str, Any]:
         "cwd": cwd,
         "env": dict(agent_config.env),
         "session_capabilities": SESSION_CAPABILITIES,
-        "sandbox": Sandbox() if agent_config.sandbox and not agent_config.is_remote else None,
+        "sandbox": agent_config.confinement,
     }
 
 

@@ -203,6 +203,15 @@ class AgentProcess:
     def _is_remote(self) -> bool:
         return self._host.agent_catalog.agent_of(self._room.state).is_remote
 
+    async def working_folder(self) -> str:
+        """Return where the agent works or would be started; "" if that is elsewhere. Raise as a start would."""
+        if self._is_remote or not self._room.is_owner:
+            return ""
+        folders = self.folders if self.is_running else await self._checked_folders()
+        cwd, real = next(iter(folders.items()))
+        access.check_folder_unchanged(cwd, real)
+        return real
+
     def check_folders(self) -> None:
         """Raise if a folder of the session is not the one that was checked. An agent elsewhere has its own."""
         if self._is_remote:
@@ -219,7 +228,7 @@ class AgentProcess:
         if self._is_remote:
             return path
         real = self.real_folder(path)
-        access.check_same(path, real)
+        access.check_folder_unchanged(path, real)
         return real
 
     def real_folder(self, path: str) -> str:
@@ -342,7 +351,7 @@ class AgentProcess:
     def prompt_error(self, error: ConnectionFailed) -> ProtocolError:
         """Return the error of a prompt whose agent exited."""
         if self._room.is_closed:
-            return ProtocolError(Kind.INTERNAL_ERROR, self._room.close_reason, {"interrupted": True})
+            return access.interrupted_error(self._room.close_reason)
         data: dict[str, Any] = {"agent": "exited"}
         if isinstance(error, AgentExited):
             data |= {"status": error.status, "stderr": error.stderr[-2000:]}

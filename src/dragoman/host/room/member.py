@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import UNSET
 
+from dragoman.errors import Kind, ProtocolError
+from dragoman.host.access import session_not_found
 from dragoman.host.auth.roles import ADMIN, EDITOR, is_at_least
 from dragoman.host.room.notifications import UPDATE, Notification, seq_meta
 from dragoman.host.room.shown_terminals import ClientTerminal, ShownTerminals, shows_terminal
 from dragoman.roles.agent.options import options_for_client
 from dragoman.roles.agent.session import GATES, update_for_client
 from dragoman.schema.update import ConfigOptionUpdate, Plan, UpdateParams
-from dragoman.store.contract import RawEntry
+from dragoman.store.contract import EntryKind, RawEntry, decode_raw_entry
+from dragoman.store.replay import decode_update
 from dragoman.wire.envelope import encode_call
 
 if TYPE_CHECKING:
     from dragoman.host.host import Host
     from dragoman.host.host_client import HostClient
     from dragoman.store.session_state import SessionState
+
+# Entries read from a log at once: few enough to hold in memory, enough to make reading cheap.
+PAGE_SIZE = 500
 
 # States that a member can set. The host sets `away` for a client that lost its socket and may reconnect.
 HERE, IDLE, TYPING, AWAY = "here", "idle", "typing", "away"
@@ -40,6 +46,7 @@ class Member(msgspec.Struct, eq=False):
     role: str
     seen_seq: int  # the number of the last entry it was sent
     max_role: str = ADMIN  # the highest role it asked for: an observer stays one
+    is_removed: bool = False  # whether the client lost its role, so that it does not become a member
     state: str = HERE
     is_live: bool = False  # whether it gets entries as they are committed
     is_distant: bool = False  # whether it is connected to another node, which sends it the entries
@@ -59,6 +66,13 @@ class Member(msgspec.Struct, eq=False):
         waiting, self.when_live = self.when_live, []
         for callback in waiting:
             callback()
+
+    def check_wanted(self) -> None:
+        """Raise if nothing more is sent to it: it is gone, or may not see the session any more."""
+        if self.client.connection.failure is not None:
+            raise ProtocolError(Kind.CANCELLED, "the client disconnected")
+        if self.is_removed:
+            raise session_not_found(self.session)
 
     @property
     def can_control(self) -> bool:
@@ -155,3 +169,37 @@ class MemberListener(Protocol):
     def on_notifications(self, notifications: tuple[Notification, ...]) -> None:
         """Take what is not in the log."""
         ...
+
+
+async def known_seq(room: RoomOfMembers, after: int) -> int:
+    """Return the number of the last entry that a client has which says it has this one: at most the end of the log.
+
+    A node that was overtaken and does not know it yet has less than a client that comes from the new owner.
+    """
+    last = room.state.seq
+    if after > last and room.host.fleet is not None:
+        last = max(last, (await room.host.store.owner(room.id)).seq)
+    return min(after, last)
+
+
+async def narrow_history(room: RoomOfMembers, client: HostClient, seen_seq: int) -> None:
+    """Narrow the updates for a client that does not know all of them, from what it has seen already."""
+    narrowing, id = client.narrow_updates(), room.id
+    if narrowing is None:
+        return
+    narrowing.begin_replay(id)
+    narrowing.end_replay(id)  # the history of a log is what was told live, in the same order
+    seq = 0
+    while seq < seen_seq:
+        lines = await room.host.store.lines(id, seq, min(PAGE_SIZE, seen_seq - seq), intact=True)
+        if not lines:
+            break
+        for entry in map(decode_raw_entry, lines):
+            seq = entry.seq
+            if entry.kind == EntryKind.UPDATE and (update := decode_update(entry.body)) is not None:
+                narrowing.updates(id, update)
+            elif entry.kind == EntryKind.TURN_ENDED:  # then all that was collected had been sent
+                narrowing.drop_pending(id)
+    narrowing.losses.take()
+    if room.state.modes is not None:
+        narrowing.set_mode(id, room.state.modes.current_mode_id)

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.host.auth.roles import ADMIN, lower_role
-from dragoman.host.room.member import Member, MemberListener, RoomOfMembers
+from dragoman.host.room.member import PAGE_SIZE, Member, MemberListener, RoomOfMembers, known_seq, narrow_history
 from dragoman.host.room.notifications import (
     PRESENCE,
     UPDATE,
@@ -30,14 +30,10 @@ from dragoman.host.room.update_run import UpdateRun
 from dragoman.schema.base import encode
 from dragoman.schema.update import AvailableCommandsUpdate, UpdateParams
 from dragoman.store.contract import Entry, EntryKind, RawEntry, decode_raw_entry
-from dragoman.store.replay import decode_update
 from dragoman.store.session_state import parse_person
 
 if TYPE_CHECKING:
     from dragoman.host.host_client import HostClient
-
-# Entries read from a log at once: few enough to hold in memory, enough to make reading cheap.
-PAGE_SIZE = 500
 
 # Messages sent to members before the event loop runs other tasks (about ten milliseconds), and the smallest batch worth
 # a commit.
@@ -68,6 +64,8 @@ class Members(Mapping[str, Member]):
         self._live_members: tuple[Member, ...] = ()  # those of this node, for sending
         self.listeners: list[MemberListener] = []
         self._joining_count = 0
+        self.joining: list[Member] = []  # who is being sent the history, and is no member yet
+        self.role_lock = asyncio.Lock()  # roles are read and applied in one order, so that the newest is the last
         self._recent_entries: deque[RawEntry] = deque(maxlen=MAX_RECENT)
         self._update_head = update_head(room.id)
         self._presence_timer: asyncio.TimerHandle | None = None
@@ -223,17 +221,16 @@ class Members(Mapping[str, Member]):
         self,
         client: HostClient,
         role: str,
-        reply: Callable[[], None],
+        reply: Callable[[str], None],  # with the role, which may have changed since
         *,
         after: int | None = None,
         replies_first: bool = False,
+        max_role: str = ADMIN,
     ) -> Member:
         """Send a client what came `after` an entry number (None: nothing), reply to it, and add it as a member."""
-        if client.id not in self._members and len(self._members) >= self._host.limits.max_members:
-            message = f"{len(self._members)} clients are in this session already; try again when one has left"
-            raise ProtocolError(Kind.RATE_LIMITED, message)
-        seen_seq = self._state.seq if after is None else min(after, self._state.seq)
-        member = Member(client, self._room.id, self._room.workspace.terminals, role, seen_seq)
+        self._check_space(client)
+        seen_seq = self._state.seq if after is None else await known_seq(self._room, after)
+        member = Member(client, self._room.id, self._room.workspace.terminals, role, seen_seq, max_role)
         self._room.stop_idle_timer()
         before = self._members.get(client.id)
         if before is not None:  # no live entries while the history is sent again
@@ -241,27 +238,24 @@ class Members(Mapping[str, Member]):
         if replies_first:  # with the reply the client can prompt at once, before it has the history
             self._members[client.id] = member
             client.rooms[self._room.id] = self._room  # type: ignore[assignment]
-            reply()
+            reply(member.role)
         self._joining_count += 1
+        self.joining.append(member)
         try:
-            if self._room.is_wide:
-                await self._narrow_updates(client, seen_seq)
-            # A client that was answered first may have prompted since; to it that is live, not history.
-            await self._catch_up(member, live_notifications if replies_first else replay_notifications)
-            if client.connection.failure is not None:
-                raise ProtocolError(Kind.CANCELLED, "the client disconnected")
+            await self._send_history(member, is_new=replies_first)
         except BaseException:
             self._remove_member(client)
             raise
         finally:
+            self.joining.remove(member)
             self._stop_joining()
         if replies_first and self._members.get(client.id) is not member:
             return member  # by now it may have closed the session, or joined again
         # No await from here to the end, so nothing comes in between.
         if not replies_first:
             if self._state.open_turn is not None and after is None:
-                self._notify_member(member, Notification(UPDATE, decoded_update=running_state(), only_wide=True))
-            reply()
+                self._notify_member(member, Notification(UPDATE, make_update=running_state, only_wide=True))
+            reply(member.role)
         self._members[client.id] = member
         self._update_live_members()
         if before is not None:
@@ -269,7 +263,7 @@ class Members(Mapping[str, Member]):
         member.go_live()
         if before is None:
             program = f" ({client.client_name})" if client.client_name else ""
-            self._room.report(f"{client.principal.user} joined as {role}{program}")
+            self._room.report(f"{client.principal.user} joined as {member.role}{program}")
         client.rooms[self._room.id] = self._room  # type: ignore[assignment]
         if after is None and self._state.commands:
             update = AvailableCommandsUpdate(available_commands=self._state.commands)
@@ -280,27 +274,30 @@ class Members(Mapping[str, Member]):
             self._notify_member(member, notification)
         return member
 
-    async def _narrow_updates(self, client: HostClient, seen_seq: int) -> None:
-        """Narrow the updates for a client that does not know all of them, from what it has seen already."""
-        narrowing, id = client.narrow_updates(), self._room.id
-        if narrowing is None:
-            return
-        narrowing.begin_replay(id)
-        narrowing.end_replay(id)  # the history of a log is what was told live, in the same order
-        seq = 0
-        while seq < seen_seq:
-            lines = await self._host.store.lines(id, seq, min(PAGE_SIZE, seen_seq - seq), intact=True)
-            if not lines:
-                break
-            for entry in map(decode_raw_entry, lines):
-                seq = entry.seq
-                if entry.kind == EntryKind.UPDATE and (update := decode_update(entry.body)) is not None:
-                    narrowing.updates(id, update)
-                elif entry.kind == EntryKind.TURN_ENDED:  # then all that was collected had been sent
-                    narrowing.drop_pending(id)
-        narrowing.losses.take()
-        if self._state.modes is not None:
-            narrowing.set_mode(id, self._state.modes.current_mode_id)
+    def _check_space(self, client: HostClient) -> None:
+        if client.id not in self._members and len(self._members) >= self._host.limits.max_members:
+            message = f"{len(self._members)} clients are in this session already; try again when one has left"
+            raise ProtocolError(Kind.RATE_LIMITED, message)
+
+    async def _send_history(self, member: Member, *, is_new: bool) -> None:
+        """Send a joining client the history. Raise if it is gone, or was removed meanwhile."""
+        if not is_new:
+            await self._refresh_role(member)  # it may have waited long for the room
+        if self._room.is_wide:
+            await narrow_history(self._room, member.client, member.seen_seq)
+        # A client that was answered first may have prompted since; to it that is live, not history.
+        render = live_notifications if is_new else replay_notifications
+        await self._catch_up(member, render)
+        if not is_new:  # a client chooses how long it takes to read the history
+            await self._refresh_role(member)
+            await self._catch_up(member, render)
+        member.check_wanted()
+
+    async def _refresh_role(self, member: Member) -> None:
+        """Read the role of a joining client again. Later changes are applied to it as to members."""
+        async with self.role_lock:
+            self.set_role(member, await self._host.role_in(member.client.principal, self._room.id))
+        member.check_wanted()
 
     def narrow_updates(self) -> None:
         """Narrow the updates for the members who need it: the agent turned out to have more to tell."""
@@ -316,23 +313,25 @@ class Members(Mapping[str, Member]):
         """Send what the log has, page by page, and what was committed meanwhile."""
         transport = member.client.connection.transport
         while member.seen_seq < self._state.seq:
-            if member.client.connection.failure is not None:
-                raise ProtocolError(Kind.CANCELLED, "the client disconnected")
+            member.check_wanted()
             first = self._recent_entries[0].seq if self._recent_entries else self._state.seq + 1
             if first <= member.seen_seq + 1:
                 for line in [line for line in self._recent_entries if line.seq > member.seen_seq]:
                     self._replay_entry(member, line, render)
                     if transport.congested():
                         await transport.drain()
+                        member.check_wanted()
                 continue
             lines = await self._host.store.lines(self._room.id, member.seen_seq, PAGE_SIZE, intact=True)
             if not lines:
                 member.seen_seq = self._state.seq  # the missing entries are lost
                 return
+            member.check_wanted()
             for text in lines:
                 self._replay_entry(member, decode_raw_entry(text), render)
                 if transport.congested():
                     await transport.drain()
+                    member.check_wanted()
 
     def _replay_entry(self, member: Member, entry: RawEntry, render: RenderEntry) -> None:
         if entry.seq > member.seen_seq:  # two tasks may read for one member, if its room is replaced
@@ -359,9 +358,7 @@ class Members(Mapping[str, Member]):
     def add_distant(self, client: HostClient, role: str, max_role: str = ADMIN) -> Member:
         """Add a member at another node, which sends it the entries. A member that comes again replaces the old one."""
         before = self._members.get(client.id)
-        if before is None and len(self._members) >= self._host.limits.max_members:
-            message = f"{len(self._members)} clients are in this session already; try again when one has left"
-            raise ProtocolError(Kind.RATE_LIMITED, message)
+        self._check_space(client)
         if before is not None:
             self._room.questions.remove_member(before)
         member = Member(client, self._room.id, self._room.workspace.terminals, role, self._state.seq, max_role)
@@ -400,12 +397,14 @@ class Members(Mapping[str, Member]):
             max(MIN_BATCH, MESSAGES_PER_SLICE // len(self._live_members)) if len(self._live_members) > 1 else None
         )
 
-    def set_role(self, client: HostClient, role: str) -> None:
-        """Change the role of a member."""
-        member = self._members.get(client.id)
-        if member is None or member.role == lower_role(role, member.max_role):
+    def set_role(self, member: Member, role: str | None) -> None:
+        """Change the role of a member or a joining client. None: a joining client does not become a member."""
+        member.is_removed = role is None
+        if role is None or member.role == lower_role(role, member.max_role):
             return
         member.role = lower_role(role, member.max_role)
+        if self._members.get(member.client.id) is not member:
+            return
         (self._room.questions.add_member if member.can_control else self._room.questions.remove_member)(member)
         self._schedule_presence()
 
@@ -434,11 +433,10 @@ class Members(Mapping[str, Member]):
         Called only for turns: a client that only reads the history adds nothing to the log.
         """
         present = {parse_person(member.presence) for member in self._members.values()}
-        came, went = present - self._logged_people, self._logged_people - present
-        if came or went:
+        people = {"came": sorted(present - self._logged_people), "went": sorted(self._logged_people - present)}
+        body = {name: [person._asdict() for person in found] for name, found in people.items() if found}
+        if body:
             self._logged_people = present
-            people = {"came": sorted(came), "went": sorted(went)}
-            body = {name: [person._asdict() for person in found] for name, found in people.items() if found}
             self._room.log.append(EntryKind.MEMBER, body, actor="dragoman")
 
     def remove_all(self) -> None:

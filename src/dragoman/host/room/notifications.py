@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -72,11 +73,14 @@ class Notification(msgspec.Struct, eq=False):
     only_client: str = ""  # the only connection that gets it
     only_wide: bool = False  # only for clients of wide dialects
     decoded_update: Any = None
+    make_update: Callable[[], Any] | None = None  # for what few members get
 
     @property
     def update(self) -> Any:
         """The update as its type; None if it cannot be decoded."""
-        if self.decoded_update is None and self.raw:
+        if self.decoded_update is None and self.make_update is not None:
+            self.decoded_update = self.make_update()
+        elif self.decoded_update is None and self.raw:
             self.decoded_update = decode_update(self.raw)
         return self.decoded_update
 
@@ -146,7 +150,7 @@ def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
     extra_meta = b',"user":%b' % encode(entry.actor)
     notifications = []
     value = entry.value
-    own_turn = Notification(UPDATE, entry.seq, decoded_update=running_state(**{OWN_TURN: True}), only_wide=True)
+    own_turn = Notification(UPDATE, entry.seq, make_update=own_running_state, only_wide=True)
     if sender := str(value.get("connection", "")) if isinstance(value, dict) else "":
         notifications.append(_turn_notification(session, entry, {"state": "yours", "turn": entry.turn}))
         notifications.append(own_turn)
@@ -157,7 +161,7 @@ def _render_prompt(session: str, entry: RawEntry) -> list[Notification]:
         notifications.append(
             Notification(UPDATE, seq=entry.seq, raw=raw, frame=frame, extra_meta=extra_meta, except_client=sender)
         )
-    running = Notification(UPDATE, entry.seq, decoded_update=running_state(), only_wide=True, except_client=sender)
+    running = Notification(UPDATE, entry.seq, make_update=running_state, only_wide=True, except_client=sender)
     return [*notifications, running]
 
 
@@ -167,13 +171,19 @@ def running_state(**side_data: Any) -> SessionStateUpdate:
     return cast(SessionStateUpdate, with_side_data(state, **{DERIVED: True}, **side_data))
 
 
+def own_running_state() -> SessionStateUpdate:
+    """Return the same, for the client whose prompt it is."""
+    return running_state(**{OWN_TURN: True})
+
+
 def _render_turn_started(session: str, entry: RawEntry) -> list[Notification]:
     return [_turn_notification(session, entry, {"state": "started", "turn": entry.turn, "by": entry.actor})]
 
 
 def _render_turn_ended(session: str, entry: RawEntry) -> list[Notification]:
-    ended = _turn_notification(session, entry, {"state": "ended", "turn": entry.turn, **entry.value})
-    return [ended, Notification(UPDATE, entry.seq, decoded_update=_idle_state(entry.value), only_wide=True)]
+    body = entry.value
+    ended = _turn_notification(session, entry, {"state": "ended", "turn": entry.turn, **body})
+    return [ended, Notification(UPDATE, entry.seq, make_update=partial(_idle_state, body), only_wide=True)]
 
 
 def _idle_state(body: Any) -> SessionStateUpdate:

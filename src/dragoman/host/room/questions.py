@@ -285,7 +285,7 @@ class AgentQuestions:
         self._deciders[params.tool_call.tool_call_id] = answer.by or POLICY
         if answer.result is None:
             return None if answer.by else PermissionChoice(DENY, explanation=answer.reason)
-        return PermissionChoice(option_id=answer.result.outcome.option_id)
+        return PermissionChoice(option_id=answer.result.outcome.option_id, user=answer.by or "")
 
     async def _ask_workspace_use(self, prompt: PermissionPrompt) -> PermissionChoice | None:
         """Ask the members about a use of the host's workspace, and log question and answer."""
@@ -307,7 +307,9 @@ class AgentQuestions:
         body = {"toolCallId": call.tool_call_id, "outcome": outcome_json}
         await log.append_and_wait(EntryKind.DECIDED, body, actor=answer.by or POLICY)
         choice = next((choice for option, choice in _USE_OPTIONS if option.option_id == chosen), None)
-        return choice or PermissionChoice(DENY, explanation=answer.reason or "the question was dismissed")
+        if choice is None:
+            choice = PermissionChoice(DENY, explanation=answer.reason or "the question was dismissed")
+        return msgspec.structs.replace(choice, user=answer.by or "")
 
     async def elicit(self, params: Any) -> Any:
         """Ask a member who can show the form or link. The members know the session, not our request id."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.engine.incoming import DoneCallback, Incoming
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
-from dragoman.host.access import is_extension, moved_error, session_not_found
+from dragoman.host.access import interrupted_error, is_extension, moved_error, not_run_error, session_not_found
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.room import notifications
 from dragoman.host.room.agent import INTERRUPTED
@@ -75,6 +75,8 @@ class Room:
         self.use_count = 0  # calls that are using this room
         self._saved_seq = 0  # the last entry whose state is kept with the session
         self._worker: asyncio.Task[None] | None = None
+        self._repair_lock = asyncio.Lock()
+        self._let_go = asyncio.Event()  # set when the session goes on at another node
         self._turn_over = asyncio.Event()  # set when a turn is over
         self._idle_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,12 +100,14 @@ class Room:
 
     async def repair(self) -> None:
         """Log the end of a turn that could not be stored, now that the store may work again."""
-        if self.agent.session is not None:
-            await self.agent.session.wait_unlogged_turn()
-        if self.state.open_turn is not None:
-            self.log.clear_fault()
-            self._log_interruption("the end of this turn could not be stored")
-            await self.log.flush()
+        turn = self.state.open_turn
+        async with self._repair_lock:
+            if self.agent.session is not None:
+                await self.agent.session.wait_unlogged_turn()
+            if turn is not None and self.state.open_turn == turn:  # somebody else may have logged it meanwhile
+                self.log.clear_fault()
+                self._log_interruption("the end of this turn could not be stored")
+                await self.log.flush()
 
     def _log_interruption(self, reason: str) -> None:
         """Log that the open turn is over."""
@@ -156,7 +160,7 @@ class Room:
         if id and (known := self.queue.find(id)) is not None:
             known.done = done
             return known
-        waiting = QueuedPrompt(id or new_id(), client.principal.user, client.id, blocks, done)
+        waiting = QueuedPrompt(id or new_id(), client.principal.user, client.id, blocks, done, client.principal)
         self.queue.add(waiting)
         self.host.counters.prompts += 1
         self.stop_idle_timer()
@@ -202,20 +206,31 @@ class Room:
         self.members.broadcast(self._queue_notification())
         return waiting
 
+    @property
+    def prompts(self) -> list[QueuedPrompt]:
+        """The unanswered prompts, the running one first."""
+        return self.queue.prompts
+
+    def refuse_prompt(self, prompt: QueuedPrompt, error: ProtocolError) -> None:
+        """Answer a prompt with an error, and do not run it, or cancel its turn."""
+        if self.queue.refuse(prompt, error):
+            self.stop_turn()
+        self.members.broadcast(self._queue_notification())
+
     async def _run_prompts(self, waiting: QueuedPrompt | None) -> None:
         try:
             while waiting is not None:
                 try:
                     self._answer(waiting, await self._run_turn(waiting), None)
                 except ProtocolError as error:
-                    if not self._move_prompt(waiting):
+                    if not await self._hand_over(waiting, error):
                         self._answer(waiting, None, error)
                 except ConnectionFailed as error:
                     self._answer(waiting, None, self.agent.prompt_error(error))
                 except asyncio.CancelledError:
                     if self._move_prompt(waiting):
                         raise
-                    waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, self.close_reason, {"interrupted": True}))
+                    waiting.done(None, interrupted_error(self.close_reason))
                     raise
                 except Exception as error:
                     self.report(repr(error))
@@ -230,6 +245,24 @@ class Room:
         finally:
             self._worker = None
             self.start_idle_timer()
+
+    async def _hand_over(self, waiting: QueuedPrompt, error: ProtocolError) -> bool:
+        """Give a prompt that failed to the next owner of the session, where that is safe."""
+        if not isinstance(error, StoreFault) or error.why != "fenced" or self.host.fleet is None:
+            return self._move_prompt(waiting)
+        with suppress(TimeoutError):  # another node writes the log, so this room is about to be let go
+            async with asyncio.timeout(self.host.limits.stop_timeout):
+                await self._let_go.wait()
+        if waiting.is_sent:
+            self._answer(waiting, None, interrupted_error(self.close_reason))
+            return True
+        waiting.is_started = False  # the next owner looks whether the log has it after all
+        return self._move_prompt(waiting)
+
+    def let_go(self, take_prompt: Callable[[QueuedPrompt], None], reason: str) -> None:
+        """Note that the session goes on at another node, and who takes the prompts that did not run."""
+        self.take_prompt, self.close_reason = take_prompt, reason
+        self._let_go.set()
 
     def _move_prompt(self, waiting: QueuedPrompt) -> bool:
         """Give a prompt that the log does not have to the next owner of the session, if there is to be one."""
@@ -257,11 +290,14 @@ class Room:
             return PromptResult(stop_reason=StopReason.CANCELLED)
         if self.state.open_turn is not None:
             await self.repair()
+        if self.state.open_turn is not None:  # its end could not be stored, so no other may start
+            raise self.log.fault or StoreFault("away", "the end of the turn before could not be stored; try again")
         self.members.log_presence()
         waiting.is_started = True
         log_extra = {"connection": waiting.client_id, "promptId": waiting.id}
         try:
             async with session.prompt(waiting.prompt, by=waiting.user, log_extra=log_extra) as turn:
+                waiting.is_sent = True
                 if waiting.is_cancelled:  # while the prompt was being stored
                     turn.cancel()
                 result = await turn.wait()
@@ -277,10 +313,10 @@ class Room:
         return Notification("_dragoman/queue", params=params, topic=notifications.QUEUE)
 
     async def join(
-        self, client: HostClient, role: str, reply: Callable[[], None], *, after: int | None, max_role: str = ADMIN
+        self, client: HostClient, role: str, reply: Callable[[str], None], *, after: int | None, max_role: str = ADMIN
     ) -> None:
         """Send a client what came `after` an entry number (None: nothing), reply to it, and add it as a member."""
-        (await self.members.join(client, role, reply, after=after)).max_role = max_role
+        await self.members.join(client, role, reply, after=after, max_role=max_role)
 
     def set_presence(self, client: HostClient, state: str) -> None:
         """Set what a member is doing."""
@@ -380,7 +416,7 @@ class Room:
         self.close_reason = reason
         self.is_closed = True
         for waiting in self.queue.clear():
-            waiting.done(None, ProtocolError(Kind.INTERNAL_ERROR, reason, {"interrupted": True}))
+            waiting.done(None, not_run_error(reason))
         if self._worker is not None and self.agent.is_transitioning:
             self._worker.cancel()  # it waits for an agent that nobody needs any more
         await self.agent.stop(at_once=True)

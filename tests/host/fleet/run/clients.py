@@ -5,27 +5,60 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from dragoman.errors import ConnectionFailed, DragomanError, ProtocolError
 from tests.host.fleet.node_process import LEASE
-from tests.host.fleet.run.history import ANSWERED, FAILED, UNKNOWN, Prompt, Reading
+from tests.host.fleet.run.history import ANSWERED, FAILED, UNKNOWN, History, Prompt, Reading
 
 if TYPE_CHECKING:
-    from tests.host.fleet.run.nodes import RunNode
-    from tests.host.fleet.run.run import FleetRun
+    from tests.host.fleet.node_process import NodeProcess
 
 # How long a client waits for the answer to a prompt, and for a connection. Seconds.
 PROMPT_TIMEOUT, CONNECT_TIMEOUT = 4 * LEASE + 20, 15.0
 
 
+class ReachedNode(Protocol):
+    """A node, as its clients know it."""
+
+    @property
+    def process(self) -> NodeProcess | None:
+        """Its process."""
+        ...
+
+
+class ClientsRun(Protocol):
+    """The run that a client is part of."""
+
+    history: History
+    counts: Counter[str]
+    sessions: list[str]
+    folder: Path
+    seed: str
+    is_over: bool
+
+    @property
+    def nodes(self) -> Sequence[ReachedNode]:
+        """Where clients connect."""
+        ...
+
+
+def split_author(text: str) -> tuple[str, str]:
+    """Return a text of a prompt or an answer without the command, and the node whose agent said it."""
+    said, _, author = text.removeprefix("/echo ").partition("@")
+    return said, author
+
+
 class RunClient:
     """A client that connects to any node, prompts, reads, and connects again when it is cut off."""
 
-    def __init__(self, number: int, run: FleetRun) -> None:
+    def __init__(self, number: int, run: ClientsRun) -> None:
         self._number = number
         self._run = run
         self._random = random.Random(f"{run.seed} {number}")
@@ -42,7 +75,7 @@ class RunClient:
                 self._run.counts[f"client: {type(error).__name__}"] += 1
                 await asyncio.sleep(0.2)
 
-    async def _visit(self, node: RunNode, session: str) -> None:
+    async def _visit(self, node: ReachedNode, session: str) -> None:
         assert node.process is not None
         reading = Reading(session, self._cursors.get(session, 0))
         async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -89,5 +122,5 @@ class RunClient:
             update = params["update"]
             text = update.get("content", {}).get("text") if isinstance(update.get("content"), dict) else None
             if isinstance(seq, int) and isinstance(text, str) and update["sessionUpdate"].endswith("message_chunk"):
-                reading.received.append((seq, text.removeprefix("/echo ")))
+                reading.received.append((seq, split_author(text)[0]))
         return False, None

@@ -21,6 +21,16 @@ class LogEntry(msgspec.Struct, frozen=True):
     text: str
     turn: str | None = None
     is_interrupted: bool = False
+    author: str = ""  # the node whose agent said it
+    epoch: int = 0  # under which the engine stored it; 0 if that is not known
+
+
+class ClaimRecord(msgspec.Struct, frozen=True):
+    """A claim as the engine stored it: its epoch, its node, and the last number of the log then."""
+
+    epoch: int
+    node: str
+    seq: int
 
 
 class Prompt(msgspec.Struct):
@@ -48,6 +58,7 @@ class History(msgspec.Struct):
     logs: dict[str, list[LogEntry]] = {}
     prompts: list[Prompt] = []
     readings: list[Reading] = []
+    claims: dict[str, list[ClaimRecord]] = {}
 
 
 def check_history(history: History) -> list[str]:
@@ -55,6 +66,7 @@ def check_history(history: History) -> list[str]:
     faults: list[str] = []
     for session, log in history.logs.items():
         faults += _check_log(session, log)
+        faults += _check_epochs(session, log, history.claims.get(session, []))
         faults += _check_prompts(session, log, [each for each in history.prompts if each.session == session])
     for reading in history.readings:
         faults += _check_reading(reading, history.logs.get(reading.session, []))
@@ -78,6 +90,29 @@ def _check_log(session: str, log: Sequence[LogEntry]) -> list[str]:
             open_turn = None
         elif entry.kind == "update" and entry.turn is not None and entry.turn != open_turn:
             faults.append(f"{session}: entry {entry.seq} is of turn {entry.turn}, but {open_turn} is open")
+    return faults
+
+
+def _check_epochs(session: str, log: Sequence[LogEntry], claims: Sequence[ClaimRecord]) -> list[str]:
+    """No entry is before the claim of its epoch, after the next claim, or of another node than the claim."""
+    faults, by_epoch, last = [], dict[int, ClaimRecord](), 0
+    for claim in claims:
+        known = by_epoch.setdefault(claim.epoch, claim)
+        if known.node != claim.node:
+            faults.append(f"{session}: nodes {known.node} and {claim.node} both have the epoch {claim.epoch}")
+    for entry in log:
+        if not entry.epoch:
+            continue
+        if entry.epoch < last:
+            faults.append(f"{session}: entry {entry.seq} is of epoch {entry.epoch}, after one of {last}")
+        last = max(last, entry.epoch)
+        own, later = by_epoch.get(entry.epoch), by_epoch.get(entry.epoch + 1)
+        if own is not None and entry.seq <= own.seq:
+            faults.append(f"{session}: entry {entry.seq} is of epoch {entry.epoch}, which was claimed after {own.seq}")
+        if later is not None and entry.seq > later.seq:
+            faults.append(f"{session}: entry {entry.seq} of epoch {entry.epoch} was stored after the next claim")
+        if own is not None and entry.author not in ("", own.node):
+            faults.append(f"{session}: entry {entry.seq} is of {entry.author}, but {own.node} has epoch {own.epoch}")
     return faults
 
 

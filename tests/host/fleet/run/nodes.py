@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from tests.cli.process import DRAGOMAN
-from tests.host.fleet.node_process import NodeProcess
+from tests.host.fleet.node_process import ECHO, NodeProcess
+from tests.host.fleet.run.disk import Disk
 from tests.host.fleet.run.network import Network
 from tests.host.fleet.run.proxy import CuttableProxy
 from tests.host.operations.proxies import free_port
@@ -17,6 +20,12 @@ from tests.transport.remote.certificate import certificate
 
 # The port of every node on its own machine.
 PORT = 7437
+
+# The disk of a node on its own machine: its state and its log.
+NODE_DISK_SIZE = "32m"
+
+# How long turns may go on when a node drains. Seconds.
+GRACE = "20"
 
 
 class RunNode(Protocol):
@@ -44,12 +53,16 @@ class RunNode(Protocol):
     def mend(self) -> None:
         """Mend all cuts."""
 
+    def fill_disk(self, *, is_full: bool) -> None:
+        """Fill the disk with its state and its log, or free it again."""
+
 
 class ProxiedNode:
     """A node on this machine behind proxies: one to the database, one from the other nodes (contract: `RunNode`)."""
 
-    def __init__(self, name: str, folder: Path, database: Path) -> None:
+    def __init__(self, name: str, folder: Path, database: Path, program: Sequence[str] = DRAGOMAN) -> None:
         self.name = name
+        self._program = program
         self._folder = folder
         self._port = free_port()
         self.engine_proxy = CuttableProxy(str(database / ".s.PGSQL.5432"))
@@ -62,8 +75,11 @@ class ProxiedNode:
         await self.link_proxy.start()
         store = f"postgresql://127.0.0.1:{self.engine_proxy.port}/postgres?user={server.SUPERUSER}&schema=fleet_run"
         advertise = f"http://127.0.0.1:{self.link_proxy.port}"
-        arguments = ("--labels", "shared:all=/", "--advertise", advertise, "--bind", f"127.0.0.1:{self._port}")
-        self.process = await asyncio.to_thread(NodeProcess, self._folder, self.name, store, *arguments)
+        bind = ("--bind", f"127.0.0.1:{self._port}", "--advertise", advertise)
+        arguments = ("--labels", "shared:all=/", "--grace", GRACE, *bind)
+        self.process = await asyncio.to_thread(
+            lambda: NodeProcess(self._folder, self.name, store, *arguments, agent=ECHO, program=self._program)
+        )
 
     async def restart(self) -> None:
         assert self.process is not None
@@ -84,6 +100,9 @@ class ProxiedNode:
     def mend(self) -> None:
         self.engine_proxy.mend()
         self.link_proxy.mend()
+
+    def fill_disk(self, *, is_full: bool) -> None:
+        raise AssertionError("nodes of one machine have one disk")
 
 
 class Access:
@@ -112,13 +131,15 @@ class SpacedNode:
         self.peers: list[str] = []
         self.process: NodeProcess | None = None
         self.is_faulty = False
+        (folder / name).mkdir()
+        self._disk = Disk(folder / name, NODE_DISK_SIZE)
 
     async def start(self) -> None:
         access = self.access
         assert access is not None
         arguments = (
             "--labels", "shared:all=/", "--bind", f"{self._address}:{PORT}", "--root", str(self._folder),
-            "--tls", str(access.certificate), str(access.key), "--node-ca", str(access.certificate),
+            "--grace", GRACE, "--tls", str(access.certificate), str(access.key), "--node-ca", str(access.certificate),
         )  # fmt: skip
         self.process = await asyncio.to_thread(
             lambda: NodeProcess(
@@ -126,6 +147,7 @@ class SpacedNode:
                 self.name,
                 self._store,
                 *arguments,
+                agent=ECHO,
                 prefix=self._network.prefix(self.name),
                 connect_options={"token": access.token, "tls": str(access.certificate)},
             )
@@ -136,8 +158,12 @@ class SpacedNode:
         await start_again(self.process)
 
     async def stop(self) -> None:
-        if self.process is not None:
-            await asyncio.to_thread(self.process.end)
+        try:
+            if self.process is not None:
+                await asyncio.to_thread(self.process.end)
+                shutil.copy(self.process.log, self._folder / f"{self.name}.log")
+        finally:
+            await asyncio.to_thread(self._disk.remove)
 
     def cut_engine(self) -> None:
         for server_name in self._servers:
@@ -152,6 +178,9 @@ class SpacedNode:
 
     def mend(self) -> None:
         self._network.mend(self.name)
+
+    def fill_disk(self, *, is_full: bool) -> None:
+        (self._disk.fill if is_full else self._disk.free)()
 
 
 async def start_again(process: NodeProcess) -> None:

@@ -19,26 +19,35 @@ from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
 
+import msgspec
+from asyncpg import PostgresError
+from nats.errors import Error as NatsError
+
 from dragoman.errors import DragomanError
 from dragoman.store.contract import Entry
 from dragoman.store.fleet import EngineOptions
 from dragoman.store.urls import open_engine
 from tests.host.fleet.node_process import LEASE
-from tests.host.fleet.run.clients import CONNECT_TIMEOUT, PROMPT_TIMEOUT, RunClient
+from tests.host.fleet.run.clients import CONNECT_TIMEOUT, PROMPT_TIMEOUT, RunClient, split_author
 from tests.host.fleet.run.engines import ENGINES, POSTGRES, PostgresEngine
-from tests.host.fleet.run.history import History, LogEntry, check_history
+from tests.host.fleet.run.history import ANSWERED, History, LogEntry, check_history
 from tests.host.fleet.run.network import Network, can_use_namespaces
 from tests.host.fleet.run.nodes import Access, ProxiedNode, RunNode, SpacedNode
 
 # Between two faults, and how long they last: some are shorter than a lease, some longer. Seconds.
-FAULT_INTERVAL, FAULT_LENGTHS = (1.0, 4.0), (0.5, LEASE * 0.7, LEASE * 1.6)
+FAULT_INTERVAL, FAULT_LENGTHS = (0.3, 2.5), (0.5, LEASE * 0.7, LEASE * 1.6)
+
+# How long what was killed stays away. Seconds; a node waits for the end of its lease besides.
+KILL_LENGTHS = (0.1, 0.5, 3.0)
 
 # How long the logs may take to be readable after the last fault. Seconds.
 READ_TIMEOUT = 120.0
 
-NODE_FAULTS = ("kill", "pause", "cut engine", "cut links", "cut links one way")
-ENGINE_FAULTS = ("engine kill", "engine pause")
-SPACED_FAULTS = ("engine disk full", "engine cut")  # for servers with a machine of their own
+# Faults, and how often each is chosen.
+NODE_FAULTS = {"kill": 16, "pause": 1, "cut engine": 1, "cut links": 1, "cut links one way": 1, "drain": 1}
+ENGINE_FAULTS = {"engine kill": 10, "engine pause": 1}
+SPACED_NODE_FAULTS = {"disk full": 1}  # for nodes and servers with machines of their own
+SPACED_ENGINE_FAULTS = {"engine disk full": 1, "engine cut": 1}
 
 
 class FleetRun:
@@ -61,10 +70,11 @@ class FleetRun:
         self._engine = await asyncio.to_thread(ENGINES[self.options.engine], self._network)
         try:
             await self._start_nodes()
+            await self._engine.begin_record()
             await self._open_sessions()
             clients = [RunClient(number, self) for number in range(self.options.clients)]
             working = [asyncio.ensure_future(client.work()) for client in clients]
-            await self._make_faults()
+            await (self._make_each_fault() if self.options.short else self._make_faults())
             self.is_over = True
             await asyncio.wait(working, timeout=PROMPT_TIMEOUT + CONNECT_TIMEOUT)
             for task in working:
@@ -105,12 +115,15 @@ class FleetRun:
             try:
                 engine = await open_engine(self._engine.url, EngineOptions(trusts_engine=True))
                 try:
+                    record = await self._engine.read_record(self.sessions)
+                    self.history.claims = record.claims
                     for session in self.sessions:
-                        self.history.logs[session] = [_log_entry(each) for each in await engine.store.read(session)]
+                        entries, epochs = await engine.store.read(session), record.epochs.get(session, {})
+                        self.history.logs[session] = [log_entry(each, epochs.get(each.seq, 0)) for each in entries]
                     return
                 finally:
                     await engine.close()
-            except DragomanError:
+            except (DragomanError, OSError, TimeoutError, PostgresError, NatsError):
                 if time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(1)  # the engine may still be electing, or recovering
@@ -119,17 +132,20 @@ class FleetRun:
 
     async def _make_faults(self) -> None:
         deadline = time.monotonic() + self.options.seconds
-        engine_kinds = (*ENGINE_FAULTS, *(SPACED_FAULTS if self._network is not None else ()))
+        is_spaced = self._network is not None
+        engine_kinds = {**ENGINE_FAULTS, **(SPACED_ENGINE_FAULTS if is_spaced else {})}
+        node_kinds = {**NODE_FAULTS, **(SPACED_NODE_FAULTS if is_spaced else {})}
         while time.monotonic() < deadline:
             await asyncio.sleep(self._random.uniform(*FAULT_INTERVAL))
             healthy = [node for node in self.nodes if not node.is_faulty]
-            kinds = NODE_FAULTS if len(healthy) >= 2 else ()
+            kinds = dict(node_kinds) if len(healthy) >= 2 else {}
             # One server at a time: with two of three away nothing is acknowledged, and the run would only wait.
             if not self._faulty_servers:
-                kinds = (*kinds, *engine_kinds)
+                kinds |= engine_kinds
             if not kinds:
                 continue
-            kind, length = self._random.choice(kinds), self._random.choice(FAULT_LENGTHS)
+            (kind,) = self._random.choices(list(kinds), list(kinds.values()))
+            length = self._random.choice(KILL_LENGTHS if kind.endswith("kill") else FAULT_LENGTHS)
             if kind in engine_kinds:
                 self._begin(kind, self._disturb_server(self._random.choice(self._engine.servers), kind, length))
             else:
@@ -137,6 +153,28 @@ class FleetRun:
         for result in await asyncio.gather(*self._mending, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
+
+    async def _make_each_fault(self) -> None:
+        """Make a few faults of each kind, at several places at a time; then wait until clients go on."""
+
+        async def disturb(node: RunNode, *kinds: str) -> None:
+            for kind in kinds:
+                self.counts[f"fault: {kind}"] += 1
+                await self._disturb_node(node, kind, FAULT_LENGTHS[0])
+
+        await self._wait_answered()
+        kinds = [kind for kind in NODE_FAULTS if kind.startswith("cut")]
+        self.counts["fault: engine kill"] += 1
+        await self._disturb_server(self._engine.servers[0], "engine kill", KILL_LENGTHS[0])
+        await asyncio.gather(disturb(self.nodes[0], "kill"), *(disturb(node, *kinds) for node in self.nodes[1:]))
+        await self._wait_answered()
+
+    async def _wait_answered(self) -> None:
+        """Wait until some more prompts are answered."""
+        wanted, deadline = self.counts[f"prompts {ANSWERED}"] + 5, time.monotonic() + READ_TIMEOUT
+        while self.counts[f"prompts {ANSWERED}"] < wanted:
+            assert time.monotonic() < deadline, f"no prompt is answered any more: {self.counts}"
+            await asyncio.sleep(0.05)
 
     def _begin(self, kind: str, work: Coroutine[None, None, None]) -> None:
         self.counts[f"fault: {kind}"] += 1
@@ -151,6 +189,16 @@ class FleetRun:
                 await asyncio.to_thread(node.process.process.wait)
                 await asyncio.sleep(length)
                 await node.restart()
+                return
+            if kind == "drain":
+                node.process.kill(signal.SIGTERM)
+                await asyncio.to_thread(node.process.process.wait)
+                await node.restart()
+                return
+            if kind == "disk full":
+                await asyncio.to_thread(node.fill_disk, is_full=True)
+                await asyncio.sleep(length)
+                await asyncio.to_thread(node.fill_disk, is_full=False)
                 return
             if kind == "pause":
                 node.process.kill(signal.SIGSTOP)
@@ -192,13 +240,15 @@ class FleetRun:
             self._faulty_servers.discard(server)
 
 
-def _log_entry(entry: Entry) -> LogEntry:
+def log_entry(entry: Entry, epoch: int = 0) -> LogEntry:
+    """Return what matters of an entry, with the epoch under which it was stored."""
     body, text = entry.body if isinstance(entry.body, dict) else {}, ""
     if entry.kind == "prompt":
-        text = str(body["prompt"][0].get("text", "")).removeprefix("/echo ")
+        text = str(body["prompt"][0].get("text", ""))
     elif entry.kind == "update" and str(body.get("sessionUpdate", "")).endswith("message_chunk"):
         text = str(body.get("content", {}).get("text", ""))
-    return LogEntry(entry.seq, entry.kind, text, entry.turn, "error" in body)
+    said, author = split_author(text)
+    return LogEntry(entry.seq, entry.kind, said, entry.turn, "error" in body, author, epoch)
 
 
 def main(arguments: list[str]) -> int:
@@ -207,6 +257,7 @@ def main(arguments: list[str]) -> int:
     for name, default in {"seconds": 600.0, "nodes": 3, "clients": 50, "sessions": 20}.items():
         parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--engine", choices=tuple(ENGINES), default=POSTGRES)
+    parser.add_argument("--short", action="store_true", help="a few faults of each kind instead of random ones")
     parser.add_argument("--network", choices=("namespaces", "proxies"))
     parser.add_argument("--seed", default=str(random.randrange(10**9)))
     options = parser.parse_args(arguments)
@@ -219,13 +270,18 @@ def main(arguments: list[str]) -> int:
     delivered = sum(len(reading.received) for reading in run.history.readings)
     where = f"{options.engine}, {options.network}, seed {options.seed}"
     print(f"{where}: {time.monotonic() - started:.0f} s, {entries} entries, {delivered} deliveries")
+    logs = [entry for log in run.history.logs.values() for entry in log]
+    run.counts["claims"] = sum(map(len, run.history.claims.values()))
+    run.counts["entries with a known epoch"] = sum(1 for entry in logs if entry.epoch)
+    run.counts["entries with a known author"] = sum(1 for entry in logs if entry.author)
     for name, count in sorted(run.counts.items()):
         print(f"  {count:6} {name}")
     for fault in faults[:50]:
         print(f"FAULT {fault}")
     print(f"{len(faults)} faults")
     if faults:
-        print(f"logs of the nodes are in {folder}")
+        (folder / "history.json").write_bytes(msgspec.json.encode(run.history))
+        print(f"logs of the nodes, and history.json with what clients saw, are in {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if faults else 0
