@@ -118,7 +118,10 @@ def test_a_turn_that_ends_by_itself_is_not_one_that_was_cancelled() -> None:
     verdict = check_all(faulty_agent("v1", edit_incoming("session/cancel", end)), [requirements()["agent.cancel.13"]])[
         "agent.cancel.13"
     ]
-    assert (verdict.outcome, verdict.why) == (Outcome.INCONCLUSIVE, "the other session's turn ended by itself")
+    assert (verdict.outcome, verdict.why) == (
+        Outcome.INCONCLUSIVE,
+        "the other session's turn ended by itself; add a prompt for 'slow' with --script",
+    )
 
 
 @pytest.mark.parametrize("id", ["agent.schema.01", "agent.schema.02"])

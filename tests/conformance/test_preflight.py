@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_endless_output_is_ended_by_its_size(monkeypatch: pytest.MonkeyPatch) ->
     flood = ["/bin/sh", "-c", "exec cat /dev/urandom"]
     with pytest.raises(StartFailed, match="of what is not a message"):
         asyncio.run(check_agent(lambda dialect: CommandAgent(flood, dialect)))
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["cat"], r"it is not an ACP agent: it sends back what it gets; many agents speak ACP only with an option"),
+        (["sh", "-c", "echo hello"], r'exited with status 0; it wrote what is not ACP: "hello"; many agents'),
+        ([sys.executable, "-c", "pass"], r"without any output; does the program end with agent.run\(\)\?"),
+    ],
+)
+def test_a_program_that_is_no_agent_is_described_as_run_describes_it(command: list[str], words: str) -> None:
+    with pytest.raises(StartFailed, match=words):
+        asyncio.run(check_agent(lambda dialect: CommandAgent(command, dialect)))
 
 
 def _refusing(dialect: str) -> MemoryAgent:

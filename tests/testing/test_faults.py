@@ -46,7 +46,7 @@ async def passed(sending: Sequence[Fault] = (), receiving: Sequence[Fault] = (),
         except ConnectionFailed:
             pass
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(listen())
         try:
             for frame in FRAMES:

@@ -13,6 +13,7 @@ import dragoman.testing as kit
 from dragoman.inspect import pytest_plugin as recordings
 from dragoman.inspect import recorded_peer
 from dragoman.testing import pytest_plugin
+from tests.source_facts import parse
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -24,7 +25,7 @@ def fixtures() -> list[str]:
     return sorted(
         node.name
         for module in (pytest_plugin, recordings)
-        for node in ast.parse(inspect.getsource(module)).body
+        for node in parse(inspect.getsource(module)).body
         if isinstance(node, ast.FunctionDef) and any("fixture" in ast.unparse(each) for each in node.decorator_list)
     )
 

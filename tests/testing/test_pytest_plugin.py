@@ -333,3 +333,103 @@ def test_a_test_can_wait_for_any_awaitable(pytester: pytest.Pytester) -> None:
         """
     )
     expect_outcomes(pytester, passed=2)
+
+
+# --- what a failure shows -------------------------------------------------------------------------------------
+
+
+def test_a_failed_test_shows_the_messages_of_its_session(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(echo=ECHO)
+    pytester.makepyfile(
+        """
+        import pytest
+        import echo
+
+        pytestmark = pytest.mark.acp_agent(echo.agent)
+
+        def test_wrong(acp_session):
+            assert acp_session.ask("hello") == "goodbye"
+
+        def test_long(acp_session):
+            for number in range(60):
+                acp_session.ask(f"number {number}")
+            assert False
+
+        def test_right(acp_session):
+            assert acp_session.ask("fine") == "fine"
+        """
+    )
+    text = expect_outcomes(pytester, failed=2, passed=1).stdout.str()
+    assert "ACP messages (-> to the agent, <- from it)" in text
+    assert '-> {"jsonrpc":"2.0","id":2,"method":"session/prompt"' in text
+    assert '"text":"hello"' in text
+    assert '"text":"number 0"' in text
+    assert '"text":"number 59"' in text
+    assert '"text":"number 30"' not in text
+    assert " more ..." in text
+    assert '"text":"fine"' not in text
+
+
+def test_an_agent_that_cannot_be_used_is_reported_without_our_frames(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.acp_agent("no-such-agent --acp")
+        def test_missing(acp_session):
+            pass
+
+        @pytest.mark.acp_agent([{sys.executable!r}, "-c", "import sys; sys.exit(3)"])
+        def test_exits(acp_client, acp_session):
+            pass
+
+        @pytest.mark.acp_agent([{sys.executable!r}, "-c", "import time; time.sleep(60)"])
+        @pytest.mark.acp_timeout(0.5)
+        def test_silent(acp_session):
+            pass
+        """
+    )
+    text = expect_outcomes(pytester, errors=3).stdout.str()
+    assert "StartFailed: cannot start 'no-such-agent'" in text
+    assert "exited with status 3" in text
+    assert "AssertionError: not finished after 0.5 seconds" in text
+    assert "under_test.py" not in text
+    assert "pytest_plugin.py" not in text
+    assert "dial.py" not in text
+
+
+def test_an_error_in_a_coroutine_of_the_test_shows_its_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(echo=ECHO)
+    pytester.makepyfile(
+        """
+        import pytest
+        import echo
+
+        @pytest.mark.acp_agent(echo.agent)
+        def test_mode(acp_session):
+            async def switch():
+                await acp_session.session.set_mode("fast")  # a mode that it does not have
+
+            acp_session.run(switch())
+        """
+    )
+    text = expect_outcomes(pytester, failed=1).stdout.str()
+    assert "# a mode that it does not have" in text
+    assert "remote_agent.py" not in text
+    assert "sender.py" not in text
+
+
+def test_a_name_that_no_update_has_is_refused_for_cancel_at(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(echo=ECHO)
+    pytester.makepyfile(
+        """
+        import pytest
+        import echo
+
+        @pytest.mark.acp_agent(echo.agent)
+        def test_turn(acp_session):
+            with pytest.raises(ValueError, match="no update 'message'; cancel_at is one of .*agent_message_chunk"):
+                acp_session.turn("hello", cancel_at="message")
+        """
+    )
+    expect_outcomes(pytester, passed=1)

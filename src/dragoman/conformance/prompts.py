@@ -6,6 +6,7 @@ user's `--script FILE` (TOML: a table `[prompts]` of purpose = "text"). `{file}`
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -66,6 +67,11 @@ PLAIN: Final[Script] = {
     "flood": "Count from one to five hundred, each number on a line of its own.",
     "tour": "Read the file {file}, then tell me in one sentence what is in it.",
 }
+
+
+def fill_prompt(prompt: str, **paths: str) -> str:
+    """Return a prompt with these paths in their places; other braces are text, such as code or JSON."""
+    return re.sub(r"\{(\w+)\}", lambda found: paths.get(found[1], found[0]), prompt)
 
 
 def read_script(path: str) -> Script:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from dragoman.testing.connections import Target, Wrap, scripted_client
 from dragoman.testing.scripted_peer import TIMEOUT
 from dragoman.transport.base import Transport, WrappedTransport
 from dragoman.transport.memory import memory_pair
+from dragoman.transport.process.module_command import module_command
 from dragoman.transport.recording.format import TO_AGENT, TO_CLIENT
 
 
@@ -37,9 +37,7 @@ class Recording:
 
     def command(self, *, strict: bool = False, ignore: Collection[str] = ()) -> list[str]:
         """Return the command of an agent that plays this recording, for a client that starts its agent."""
-        # -P: the working directory does not decide what is imported.
-        start = [sys.executable, "-P", "-m", "dragoman"]
-        command = [*start, "inspect", "replay", os.path.abspath(self.path), "--as", "agent"]
+        command = [*module_command(), "inspect", "replay", os.path.abspath(self.path), "--as", "agent"]
         ignored = [argument for path in ignore for argument in ("--ignore", path)]
         return [*command, "--strict", *ignored] if strict else command
 

@@ -14,11 +14,21 @@ import msgspec
 
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.store.claims import Fenced
-from dragoman.store.contract import Claim, Draft, Entry, Feature, Retention, SavedState, Store, session_cursor
+from dragoman.store.contract import (
+    Claim,
+    Draft,
+    Entry,
+    Feature,
+    Retention,
+    SavedState,
+    Selection,
+    Store,
+    session_cursor,
+)
 from dragoman.transport.base import Transport
 
 # Seconds that one step of a check may take; a step that takes longer hangs.
-STEP_TIMEOUT = 10.0
+STEP_TIMEOUT = 60.0
 
 MakePair = Callable[[], Awaitable[tuple[Transport, Transport]]]
 MakeStore = Callable[[], Awaitable[Store]]
@@ -184,14 +194,14 @@ async def _check_pages(store: Store) -> None:
     await store.append("s3", [_draft(3, "update", hidden)])
     seen: list[str] = []
     after = None
-    while page := await store.sessions(after=after, limit=3):
+    while page := await store.sessions(Selection(after=after, limit=3)):
         assert len(page) <= 3, "a page has more sessions than its limit"
         seen += [summary.session_id for summary in page]
         after = session_cursor(page[-1])
     assert seen == [f"s{number}" for number in range(7, 0, -1)], "pages miss or repeat sessions, or are out of order"
 
     async def ids(**wanted: Any) -> list[str]:
-        return [summary.session_id for summary in await store.sessions(**wanted)]
+        return [summary.session_id for summary in await store.sessions(Selection(**wanted))]
 
     assert await ids(cwd="/even") == ["s6", "s4", "s2"], "sessions are not listed by folder"
     assert await ids(archived=True) == ["s3"], "archived sessions are not listed alone"
@@ -203,7 +213,7 @@ async def _check_pages(store: Store) -> None:
     for number in (8, 8, 8):
         await store.append(f"t{len(seen)}", [_draft(number)])
         seen.append("")
-    [first] = await store.sessions(limit=1)
+    [first] = await store.sessions(Selection(limit=1))
     rest = await ids(after=session_cursor(first), limit=2)
     assert [first.session_id, *rest] == ["t9", "t8", "t7"], "sessions of one moment are missed or repeated"
 

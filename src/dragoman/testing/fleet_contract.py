@@ -60,12 +60,18 @@ async def _check_fence(one: Engine, other: Engine) -> None:
             await asyncio.sleep(0)  # a store in memory never waits
 
     writing = asyncio.ensure_future(write())
-    async with bounded("five appends"):
-        await is_writing.wait()
-    taken = await other.store.claim("s", "b", epoch=(await other.store.owner("s")).epoch)
-    [entry] = await other.store.append("s", [_draft("b")], claim=taken)
-    async with bounded("the end of the former owner's appends"):
-        fenced = await writing
+    writing.add_done_callback(lambda _: is_writing.set())
+    try:
+        async with bounded("five appends"):
+            await is_writing.wait()
+        assert len(stored) >= 5, f"the owner cannot append: {await writing!r}"
+        taken = await other.store.claim("s", "b", epoch=(await other.store.owner("s")).epoch)
+        [entry] = await other.store.append("s", [_draft("b")], claim=taken)
+        async with bounded("the end of the former owner's appends"):
+            fenced = await writing
+    finally:  # what failed above is what is reported, not that the store is closed
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
     assert fenced.owner.node == "b", f"the former owner was told that {fenced.owner.node!r} owns the log"
     assert entry.seq == taken.seq + 1, "the claim did not say where the log ends"
     assert stored == list(range(1, taken.seq + 1)), "what the former owner was told differs from what is stored"

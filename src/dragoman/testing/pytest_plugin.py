@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from dragoman.testing.connections import Target, Wrap
+    from dragoman.testing.exchange import Exchange
     from dragoman.testing.under_test import AgentUnderTest, ClientTester, Loop, SessionUnderTest, WireClient
 
 NOTHING_TO_TEST = (
     "no agent to test: give one with --acp-agent 'CMD', @pytest.mark.acp_agent(...), a fixture acp_target in "
     "conftest.py, or acp_agent in the pytest configuration"
 )
+
+_EXCHANGE: pytest.StashKey[Exchange] = pytest.StashKey()
 
 MARKS = (
     "acp_agent(target, **options): the agent under test, an Agent, a command or a list of arguments; options "
@@ -60,6 +63,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", mark)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the messages of `acp_agent` and `acp_session` to the report of a failure."""
+    report = yield
+    exchange = item.stash.get(_EXCHANGE, None)
+    if exchange is not None and report.failed and call.when != "teardown" and (text := str(exchange)):
+        from dragoman.testing.exchange import TITLE
+
+        report.sections.append((TITLE, text))
+    return report
+
+
 @pytest.fixture
 def acp_target() -> Target | None:
     """The agent under test, for a conftest.py to override: an Agent, a command, or a list of arguments."""
@@ -95,23 +112,27 @@ def acp_agent(
     request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any, acp_options: dict[str, Any], tmp_path: Any
 ) -> AgentUnderTest:
     """The agent under test, started and initialized; `open` opens a session."""
+    __tracebackhide__ = True
+    from dragoman.testing.exchange import Exchange
     from dragoman.testing.under_test import AgentUnderTest
 
     target, options = agent_under_test(request, acp_target)
-    return AgentUnderTest.start(
-        acp_loop, target, cwd=str(tmp_path), options={**acp_options, **options}, trace=transport_wrapper(request)
-    )
+    exchange = request.node.stash[_EXCHANGE] = Exchange()
+    trace = exchange.tap(transport_wrapper(request))
+    return AgentUnderTest.start(acp_loop, target, cwd=str(tmp_path), options={**acp_options, **options}, trace=trace)
 
 
 @pytest.fixture
 def acp_session(acp_agent: AgentUnderTest) -> SessionUnderTest:
     """A session of the agent under test, in the test's temporary directory: `acp_session.ask("...")`."""
+    __tracebackhide__ = True
     return acp_agent.open()
 
 
 @pytest.fixture
 def acp_client(request: pytest.FixtureRequest, acp_loop: Loop, acp_target: Any, tmp_path: Any) -> WireClient:
     """A scripted client connected to the agent under test: `acp_client.run_scenario([send_request(...), ...])`."""
+    __tracebackhide__ = True
     from dragoman.testing.under_test import WireClient
 
     target, _ = agent_under_test(request, acp_target)

@@ -18,8 +18,8 @@ from dragoman.testing.scenario import Action, AnyNumber, Expectation, Message, S
 from dragoman.transport.base import Transport
 from dragoman.wire.frames import Oversize
 
-# Seconds to wait for a frame.
-TIMEOUT = 10.0
+# Seconds to wait for a frame: a bound for a hang, also on a busy machine.
+TIMEOUT = 30.0
 
 # Characters of a frame shown in a failure, and lines shown at the start and end of a long exchange.
 SHOWN = 400

@@ -10,10 +10,12 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
+from dragoman.errors import DragomanError
 from dragoman.roles.agent.agent import Agent
 from dragoman.roles.client.connect import connect
 from dragoman.roles.client.remote_agent import RemoteAgent
@@ -21,7 +23,7 @@ from dragoman.roles.client.session import ClientSession
 from dragoman.schema.base import Unknown
 from dragoman.schema.content import ContentBlock
 from dragoman.schema.plan import PlanEntry
-from dragoman.schema.update import AgentMessageChunk, SessionUpdate
+from dragoman.schema.update import AgentMessageChunk, KnownUpdate, SessionUpdate
 from dragoman.session.toolcall import ToolCall
 from dragoman.testing.connections import Target, Wrap, connect_in_memory, scripted_client
 from dragoman.testing.fake_agents import CompletedClient, fake_agent, run_client
@@ -31,11 +33,18 @@ from dragoman.transport.base import Transport
 
 T = TypeVar("T")
 
+# The names of updates, as they are sent.
+UPDATE_KINDS: tuple[str, ...] = tuple(str(kind.__struct_config__.tag) for kind in get_args(KnownUpdate))
+
 # Seconds that one call of a test may take; real agents start and answer within it.
 TIMEOUT = 30.0
 
 # Seconds for cleanup after a test, whatever the test's own timeout is.
 CLEANUP_TIMEOUT = 15.0
+
+
+class _NotFinished(Exception):
+    """A call of a test took longer than its timeout."""
 
 
 class Loop:
@@ -58,18 +67,22 @@ class Loop:
             except TimeoutError:
                 if not limit.expired():
                     raise
-                raise AssertionError(
-                    f"not finished after {seconds:g} seconds; change it with @pytest.mark.acp_timeout or --acp-timeout"
-                ) from None
+                raise _NotFinished from None
 
         __tracebackhide__ = True  # so that pytest shows the line of the test
         try:
             return self._runner.run(bounded())
-        except ScenarioFailed as error:
-            raise error.with_traceback(None) from error.__cause__  # the message is enough; our frames add nothing
+        except _NotFinished:
+            raise AssertionError(
+                f"not finished after {seconds:g} seconds; change it with @pytest.mark.acp_timeout or --acp-timeout"
+            ) from None
+        except (ScenarioFailed, DragomanError) as error:
+            frames = _frames_of_test(error.__traceback__)  # the message is enough; our frames add nothing
+            raise error.with_traceback(frames) from error.__cause__
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
         """Enter a context manager that is exited after the test."""
+        __tracebackhide__ = True
         return self.run(self._stack.enter_async_context(manager))
 
     def close(self) -> None:
@@ -113,6 +126,7 @@ class SessionUnderTest:
 
     def run(self, work: Awaitable[T]) -> T:
         """Wait for a coroutine of the session: `run(session.session.set_mode("plan"))`."""
+        __tracebackhide__ = True
         return self._loop.run(work)
 
     def ask(self, prompt: str | Sequence[ContentBlock]) -> str:
@@ -123,6 +137,8 @@ class SessionUnderTest:
     def turn(self, prompt: str | Sequence[ContentBlock], *, cancel_at: str = "") -> TurnResult:
         """Prompt and return the whole turn; cancel it at the first update of kind `cancel_at`."""
         __tracebackhide__ = True
+        if cancel_at and cancel_at not in UPDATE_KINDS and not cancel_at.startswith("_"):
+            raise ValueError(f"there is no update {cancel_at!r}; cancel_at is one of {', '.join(UPDATE_KINDS)}")
         return self.run(self._turn(prompt, cancel_at))
 
     async def _turn(self, prompt: str | Sequence[ContentBlock], cancel_at: str) -> TurnResult:
@@ -153,6 +169,7 @@ class AgentUnderTest:
         cls, loop: Loop, target: Target, *, cwd: str, options: Mapping[str, Any], trace: Wrap | None = None
     ) -> AgentUnderTest:
         """Start the agent, or connect to it in memory; `options` are those of `connect`."""
+        __tracebackhide__ = True
         given = {"trace": trace, "timeout": loop.timeout, **options}
         if isinstance(target, Agent):
             return cls(loop, loop.enter(connect_in_memory(target, **given)), cwd)
@@ -161,10 +178,12 @@ class AgentUnderTest:
 
     def run(self, work: Awaitable[T]) -> T:
         """Wait for a coroutine of the connection."""
+        __tracebackhide__ = True
         return self._loop.run(work)
 
     def open(self, cwd: str | os.PathLike[str] | None = None, **options: Any) -> SessionUnderTest:
         """Open a session, by default in the test's temporary directory."""
+        __tracebackhide__ = True
         session = self.run(self.remote.open_session(os.fspath(cwd or self._folder), **options))
         return SessionUnderTest(self._loop, session)
 
@@ -179,6 +198,7 @@ class WireClient:
     @classmethod
     def start(cls, loop: Loop, target: Target, *, cwd: str, trace: Wrap | None = None) -> WireClient:
         """Start the agent; send nothing yet."""
+        __tracebackhide__ = True
         return cls(loop, loop.enter(scripted_client(target, cwd=cwd, timeout=loop.timeout, wrap=trace)))
 
     @property
@@ -224,6 +244,17 @@ class ClientTester:
 
         result: CompletedClient | T = self._loop.run(play(), 2 * self._loop.timeout + 1)  # of client, then scenario
         return result
+
+
+def _frames_of_test(trace: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback that is the test's own code: a coroutine that it gave to `run`."""
+    if trace is None:
+        return None
+    rest = _frames_of_test(trace.tb_next)
+    module = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+    if module in ("dragoman", "asyncio", "contextlib"):
+        return rest
+    return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 def _kind(update: SessionUpdate) -> str:

@@ -53,5 +53,7 @@ for (const prompt of process.argv[2].split("\n")) {
   await waiting; // the cancel of a call may come after the end of its turn
 }
 console.log(text);
-child.kill();
+// Not killed: what stands between this client and the agent has read all frames when it exits.
+child.stdin.end();
+await new Promise((exited) => child.on("exit", exited));
 process.exit(0);

@@ -14,7 +14,7 @@ from dragoman.conformance.harness.peer import Json, PeerUnderTest, RawChannel, R
 from dragoman.conformance.harness.prompt_turn import PromptTurn
 from dragoman.conformance.harness.settings import AgentSettings, choose_options, log_in
 from dragoman.conformance.json_shape import Shape
-from dragoman.conformance.prompts import EVERYTHING, PLAIN, Script
+from dragoman.conformance.prompts import EVERYTHING, PLAIN, Script, fill_prompt
 from dragoman.engine.peer_info import offers
 from dragoman.errors import DragomanError
 from dragoman.schema.side import Side
@@ -58,7 +58,6 @@ class AgentUnderTest(PeerUnderTest):
         """The agent's capabilities, in the terms of v1."""
         self.result: Json = None
         self.initialize_reply: ReceivedFrame | None = None
-        """The answer to initialize."""
         self.session_reply: ReceivedFrame | None = None
         """The answer that opened the last session."""
         self.session = ""
@@ -238,8 +237,9 @@ class AgentUnderTest(PeerUnderTest):
 
     def prompt_for(self, purpose: str) -> str:
         """Return the prompt for this purpose; end the probe when there is none."""
-        why = f"no prompt makes this agent do it; add one for {purpose!r} with --script"
-        return self.assume(self._prompts().get(purpose), why).format(file=self.file, new=self.new, dir=self.cwd)
+        self.purpose = purpose
+        prompt = self.assume(self._prompts().get(purpose), "no prompt makes this agent do it")
+        return fill_prompt(prompt, file=self.file, new=self.new, dir=self.cwd)
 
     def has_prompt(self, purpose: str) -> bool:
         """Whether there is a prompt for this purpose."""

@@ -153,6 +153,7 @@ class PeerUnderTest:
         self.dialect = dialect
         self.timeouts = timeouts
         self.needs = needs
+        self.purpose = ""  # of the last prompt for an agent
         self.codec = load_dialect(dialect)
         self.record: list[Evidence] = []
         self.received: list[ReceivedFrame] = []
@@ -359,7 +360,9 @@ class PeerUnderTest:
     def assume(self, value: T | None, why: str, *proof: ReceivedFrame | None) -> T:
         """Return the value; end with `inconclusive` when it is false or None: the peer did not do what is needed."""
         if not value:
-            self.inconclusive(why, *proof)
+            self.inconclusive(
+                f"{why}; add a prompt for {self.purpose!r} with --script" if self.purpose else why, *proof
+            )
         return value
 
     def inconclusive(self, why: str, *proof: ReceivedFrame | None) -> NoReturn:

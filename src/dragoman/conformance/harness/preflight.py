@@ -20,7 +20,7 @@ from dragoman.conformance.harness.targets import Target
 from dragoman.conformance.requirement import Level, Requirement
 from dragoman.conformance.verdict import ProbeEnded
 from dragoman.dialect.detect import dialect_of_agent, dialect_of_client
-from dragoman.errors import StartFailed
+from dragoman.errors import ACP_OPTION_HINT, AgentExited, StartFailed
 from dragoman.schema.side import Side
 
 # Not in the table: it requires nothing.
@@ -118,14 +118,24 @@ class Attempt:
                 self._agent = peer
                 params = initialize(self.dialect, peer.cwd, ALL[self.dialect])
                 frame = await peer.wait_reply(peer.call("initialize", params), peer.timeouts.start)
-                if frame is not None:
+                if any(each.method == "initialize" for each in peer.received):
+                    self.why = f"it is not an ACP agent: it sends back what it gets; {ACP_OPTION_HINT}"
+                elif frame is not None:
                     self._on_answer(frame.message)
                 elif peer.closed is not None:
-                    self.why, self.is_flood = str(peer.closed), isinstance(peer.closed, NoiseLimitExceeded)
+                    self._note_end(peer, peer.closed)
                 else:
                     self.note_silence(peer.timeouts.start)
         except ProbeEnded as found:
             self.why = str(found)
+
+    def _note_end(self, peer: AgentUnderTest, error: BaseException) -> None:
+        """Note how the connection ended; of a process, also what it wrote that is no message."""
+        self.why, self.is_flood = str(error), isinstance(error, NoiseLimitExceeded)
+        if isinstance(error, AgentExited):
+            noise = next((frame.evidence.text.strip() for frame in peer.received if frame.message is None), "")
+            error.stdout = noise
+            self.why += error.advice
 
     def _on_answer(self, message: dict[str, object]) -> None:
         result = message.get("result")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dragoman.conformance.harness.http_client import REACH, Answer, format_answer
+from dragoman.conformance.harness.http_client import BEGIN, Answer, format_answer
 from dragoman.conformance.verdict import Skipped
 from dragoman.errors import ConnectionFailed, StartFailed, TransportClosed
 from dragoman.transport.base import FrameQueue
@@ -73,7 +73,7 @@ class WsChannel:
                 compression=None,
                 max_size=None,
                 ping_interval=None,
-                open_timeout=REACH,
+                open_timeout=BEGIN,  # the upgrade is an answer too
                 close_timeout=CLOSE_TIMEOUT,
                 **options,
             )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dragoman.conformance.agent.init import UNHEARD_OF
 from tests.conformance.faults.edits import (
     Edit,
+    apply_edit,
     edit_all_incoming,
     edit_errors,
     edit_incoming,
@@ -53,11 +55,24 @@ def accepting(method: str, result: Json, matches: Edit = lambda _: True) -> Faul
     return edit_replies(method, edit_message)
 
 
+def _asks_for_unknown_version(context: FaultContext, message: Json) -> bool:
+    params = context.request(message).get("params")
+    return isinstance(params, dict) and params.get("protocolVersion") == UNHEARD_OF
+
+
 def _accept_any_version(context: FaultContext, message: Json) -> Iterable[Json]:
-    wanted = context.request(message).get("params")
-    wanted = wanted.get("protocolVersion") if isinstance(wanted, dict) else None
-    is_odd = wanted == 65535
-    yield {**message, "result": {**message["result"], "protocolVersion": wanted}} if is_odd else message
+    is_odd = _asks_for_unknown_version(context, message)
+    yield {**message, "result": {**message["result"], "protocolVersion": UNHEARD_OF}} if is_odd else message
+
+
+def _edit_known_version(edit: Edit) -> Fault:
+    """Edit the results of initialize, but not the answer to an unknown version: agent.init.04 judges that one."""
+
+    def edit_message(context: FaultContext, message: Json) -> Iterable[Json]:
+        is_edited = "result" in message and not _asks_for_unknown_version(context, message)
+        yield {**message, "result": apply_edit(message["result"], edit)} if is_edited else message
+
+    return edit_replies("initialize", edit_message)
 
 
 def _not_again(context: FaultContext, message: Json) -> Iterable[Json]:
@@ -83,8 +98,8 @@ def _open_before_initialize(context: FaultContext, message: Json) -> Iterable[Js
     yield {"jsonrpc": "2.0", "id": message["id"], "result": {"sessionId": "s"}} if too_early else message
 
 
-seed("agent.init.01", edit_results("initialize", lambda _: ["initialized"]))
-seed("agent.init.02", edit_results("initialize", with_(protocolVersion="1")))
+seed("agent.init.01", _edit_known_version(lambda _: ["initialized"]))
+seed("agent.init.02", _edit_known_version(with_(protocolVersion="1")))
 seed("agent.init.03", edit_results("initialize", with_(protocolVersion=2)))
 seed("agent.init.04", edit_replies("initialize", _accept_any_version))
 seed("agent.init.05", offering(loadSession="yes"))
