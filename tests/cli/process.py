@@ -61,12 +61,19 @@ def in_process(*arguments: str, cwd: Path | None = None, text: str | None = None
 class OnTerminal:
     """The command on a terminal of its own, with a user who reads and types."""
 
-    def __init__(self, *arguments: str, cwd: Path, columns: int = 100, piped: str | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        columns: int = 100,
+        piped: str | None = None,
+        program: list[str] | None = None,
+    ) -> None:
         self._master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self.raw = ""
         self._process = subprocess.Popen(
-            [*DRAGOMAN, *arguments],
+            [*(program or DRAGOMAN), *arguments],
             cwd=cwd,
             stdin=slave if piped is None else subprocess.PIPE,
             stdout=slave,
@@ -184,6 +191,10 @@ class OnScreen(OnTerminal):
     def await_line(self, text: str) -> None:
         """Wait until a line of the screen is this."""
         self._read_until(lambda: text in self.text.split("\n"), f"the line {text!r}")
+
+    def await_joined(self, text: str) -> None:
+        """Wait until this text is on the screen, also where a full line of the screen breaks it."""
+        self._read_until(lambda: text in "".join(self._screen.display), f"{text!r} to appear")
 
     def await_last(self, text: str) -> None:
         """Wait until the line with the cursor begins with this."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import __version__
-from dragoman.cli.main import COMMANDS, overview
+from dragoman.cli.main import COMMAND_SYNONYMS, COMMANDS, overview
 from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, dragoman, in_process
 
 
@@ -54,6 +55,7 @@ def test_every_command_has_help(name: str) -> None:
         (["run", "--nosuch", "--", "x"], "unrecognized arguments: --nosuch"),
         (["run", "--dialect", "x", "--", "x"], "invalid choice: 'x'"),
         (["run", "--prompt", "x", "--cwd", "/no/such/folder", "--", "x"], "there is no folder /no/such/folder"),
+        (["run", "x", "--", "http://localhost:7437"], "is an address, not a command; use: -- dragoman attach http://"),
         (["run", "--prompt", " ", "--", "x"], "the prompt is empty"),
         (["translate"], "give its command after --"),
         (["translate", "--permission", "perhaps", "--", "x"], "invalid choice: 'perhaps'"),
@@ -146,7 +148,9 @@ def test_dragoman_runs_as_a_module() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["help"], ["--version"], ["sessions"], ["agents"], ["check", "--help"], ["demo"]], ids=" ".join
+    "arguments",
+    [[], ["help"], ["--version"], ["sessions"], ["agents"], ["check", "--help"], ["chat", "--help"], ["demo"]],
+    ids=" ".join,
 )
 def test_a_closed_or_full_output_ends_in_one_line(arguments: list[str], tmp_path: Path) -> None:
     command = " ".join([*DRAGOMAN, *arguments])
@@ -197,12 +201,32 @@ def test_a_home_that_cannot_be_written_is_named(
 
 
 @pytest.mark.parametrize(
+    "arguments", [["agents", "add", "x", "--", "cat"], ["inspect", "run", "--", "cat"]], ids=" ".join
+)
+def test_a_home_in_which_nothing_can_be_made_is_named_itself(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    ran = in_process(*arguments, cwd=tmp_path)
+    assert ran.returncode == 1
+    assert ran.stderr.endswith("; set HOME to a folder that can be written\n")
+
+
+@pytest.mark.parametrize(
     ("arguments", "advice"),
     [
         (["sesions"], "there is no command 'sesions'; did you mean sessions?"),
         (["sessions", "lst"], "there is no action 'lst'; did you mean list?"),
         (["grants", "revok", "x"], "did you mean revoke?"),
         (["run", "--sesion", "x", "--", "y"], "did you mean --session?"),
+        (["share", "roof"], "there is no command 'share'; did you mean dragoman sessions share?"),
+        (["agents", "rm", "claude"], "did you mean remove?"),
+        (["tokens", "rm", "x"], "did you mean revoke?"),
+        (["sessions", "rm", "x"], "did you mean delete?"),
+        (["run", "--continue", "x"], "did you mean --session?"),
+        (["run", "--resume=x", "hi"], "did you mean --session?"),
         (["run", "fix", "the", "tests"], "put a prompt of several words in quotes"),
         (["chat", "claude"], "claude is not installed; install it with"),
     ],
@@ -231,3 +255,45 @@ def test_grants_audit_and_policy_list_without_an_action(tmp_path: Path) -> None:
     assert "(not trusted, so it can only ask and deny):" in output
     assert '  command = "git push *"' in output
     assert json.loads(in_process("policy", "show", "--json", cwd=tmp_path).stdout)["verdicts"]["file_read"] == "allow"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_into_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = in_process(name, "--help").stdout
+    _, _, listed = text.partition("\nactions:\n")
+    for action in re.findall(r"^  ([a-z-]+)", listed.partition("\n\n")[0], re.MULTILINE):
+        text += in_process(name, action, "--help").stdout
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["store"], "required: ACTION, ADDRESS; choose one of: copy, backup, verify"),
+        (["completion"], "required: shell; choose one of: bash, zsh, fish"),
+    ],
+)
+def test_a_missing_argument_is_answered_with_what_it_can_be(arguments: list[str], advice: str) -> None:
+    assert advice in in_process(*arguments).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "advice"),
+    [
+        (["audit", "--limit", "2"], "--limit", "did you mean --last?"),
+        (["grants", "--foo", "bar"], "--foo", ""),
+        (["grants", "--jsn", "bar"], "--jsn", "did you mean --json?"),
+    ],
+)
+def test_an_unknown_option_is_named_instead_of_its_value(arguments: list[str], option: str, advice: str) -> None:
+    ran = in_process(*arguments)
+    assert ran.returncode == 2
+    assert f"dragoman {arguments[0]}: unrecognized arguments: {option}; {advice}" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_every_command_that_a_synonym_names_exists() -> None:
+    assert not COMMAND_SYNONYMS.keys() & COMMANDS.keys()
+    for meant in COMMAND_SYNONYMS.values():
+        assert in_process(*meant.split(" -")[0].split(), "--help").returncode == 0, meant

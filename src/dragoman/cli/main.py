@@ -60,6 +60,27 @@ COMMANDS: dict[str, str] = {
     "completion": "print a completion script for bash, zsh or fish",
 }
 
+# Words that are no commands, and the commands that do this.
+COMMAND_SYNONYMS: dict[str, str] = {
+    "share": "sessions share",
+    "export": "sessions export",
+    "import": "sessions import",
+    "fork": "sessions fork",
+    "delete": "sessions delete",
+    "rename": "sessions rename",
+    "history": "sessions",
+    "resume": "chat --session NAME",
+    "continue": "chat --session NAME",
+    "install": "agents install",
+    "search": "agents search",
+    "doctor": "agents doctor",
+    "ask": "run",
+    "prompt": "run",
+    "host": "serve",
+    "server": "serve",
+    "connect": "attach",
+}
+
 EXAMPLES = """\
 examples:
   dragoman demo
@@ -113,6 +134,9 @@ def _dispatch(argv: list[str]) -> int:
     if argv[0] not in COMMANDS:
         from dragoman.cli.parser import unknown_word
 
+        if argv[0] in COMMAND_SYNONYMS:
+            meant = f"did you mean dragoman {COMMAND_SYNONYMS[argv[0]]}?"
+            return _report(f"dragoman: there is no command {argv[0]!r}; {meant}", exit_codes.USAGE)
         return _report(f"dragoman: {unknown_word('command', argv[0], COMMANDS)}", exit_codes.USAGE)
     return run_command(argv[0], argv[1:])
 
@@ -141,14 +165,24 @@ def _report(text: str, code: int = exit_codes.FAILED) -> int:
 
 
 def _folder_advice(path: str) -> str:
-    """Return what to do if the user's own folder cannot be written."""
+    """Return what to do if a folder of the user cannot be written: the variable that names another one."""
     from dragoman.config.paths import user_paths
 
     paths = user_paths()
-    for folder, variable in ((paths.config, "XDG_CONFIG_HOME"), (paths.state, "XDG_STATE_HOME")):
-        if f"{folder}/".startswith(f"{path.rstrip('/')}/") or path.startswith(f"{folder}/"):
-            return f"; set {variable} to a folder that can be written"
-    return ""
+    folders = {
+        "XDG_CONFIG_HOME": paths.config,
+        "XDG_STATE_HOME": paths.state,
+        "XDG_DATA_HOME": paths.data,
+        "XDG_CACHE_HOME": paths.cache,
+    }
+    concerned = [
+        variable
+        for variable, folder in folders.items()
+        if f"{folder}/".startswith(f"{path.rstrip('/')}/") or path.startswith(f"{folder}/")
+    ]
+    if not concerned:
+        return ""
+    return f"; set {concerned[0] if len(concerned) == 1 else 'HOME'} to a folder that can be written"
 
 
 def command_module(name: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Mapping
 
 from dragoman.cli import exit_codes
-from dragoman.cli.ui.terminal import TerminalOutput, sanitize
+from dragoman.cli.ui.terminal import TerminalOutput, sanitize, sanitize_line
+from dragoman.config.paths import user_paths
 from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable, StoreFault
 
 # Advice for arguments of the library, and for flags and commands.
@@ -16,7 +19,19 @@ _CLI_ADVICE: Mapping[str, str] = {
 }
 
 # Refusals that can come from a host, from its server or from our own side, not only from the agent.
-REFUSAL_KINDS = frozenset({Kind.PERMISSION_DENIED, Kind.ACCESS_DENIED, Kind.RATE_LIMITED, Kind.TOO_LARGE})
+REFUSAL_KINDS = frozenset(
+    {Kind.PERMISSION_DENIED, Kind.ACCESS_DENIED, Kind.RATE_LIMITED, Kind.TOO_LARGE, Kind.CAPABILITY_UNSUPPORTED}
+)
+
+# Members of the data of errors that only a host makes (host/access.py, host/agents.py).
+_HOST_MARKS = frozenset({"interrupted", "moved", "agents"})
+
+# Failures of the store that another folder does not have.
+_BAD_FOLDER = frozenset({"full", "readonly", "io", "unusable"})
+
+
+class HostAnswer(ProtocolError):
+    """An error that the API of a host answers with: of the host itself, not of its agent."""
 
 
 def with_cli_advice(text: str) -> str:
@@ -29,20 +44,42 @@ def with_cli_advice(text: str) -> str:
 def error_text(error: ProtocolError | ConnectionFailed) -> str:
     """Return one line for an error, with a hint where there is one; stderr of an agent that exited follows."""
     if isinstance(error, AgentExited):
-        if error.status == 0 and not error.stderr.strip():
-            return f"{sanitize(str(error))} without any output; does the program end with agent.run()?"
-        return sanitize(str(error)).replace("; stderr: ", "; stderr:\n")
+        return sanitize(str(error)).replace("; stderr: ", "; stderr:\n") + sanitize_line(error.advice)
     if isinstance(error, ConnectionFailed):
         return sanitize(with_cli_advice(str(error)))
     if isinstance(error, StoreFault):
-        return f"{sanitize(error.message)}; use --no-store to run without storing the session"
-    who = "the request was refused" if error.kind in REFUSAL_KINDS else "the agent answered with an error"
-    text = f"{who} ({sanitize(error.kind)}): {sanitize(error.explanation)}"
+        return f"{sanitize(error.message)}; {_store_advice(error)}"
+    who = "the host" if _is_of_host(error) else "the agent"
+    answer = "the request was refused" if error.kind in REFUSAL_KINDS else f"{who} answered with an error"
+    text = f"{answer} ({sanitize(error.kind)}): {sanitize(error.explanation)}"
     if error.kind == Kind.AUTH_REQUIRED:
         text += "; log in with the agent's own command first, or with: dragoman chat"
-    if error.kind == Kind.INTERNAL_ERROR:
+    if error.kind == Kind.INTERNAL_ERROR and not _is_of_host(error):
         text += "; --verbose shows what the agent writes to stderr"
     return text
+
+
+def _is_of_host(error: ProtocolError) -> bool:
+    """Return whether the host itself made an error, not its agent."""
+    return isinstance(error, HostAnswer) or (isinstance(error.data, dict) and not _HOST_MARKS.isdisjoint(error.data))
+
+
+def _store_advice(error: StoreFault) -> str:
+    if error.why not in _BAD_FOLDER:
+        return "use --no-store to run without storing the session"
+    if not _is_state_writable():  # the audit log is there too, and is written also without a store
+        return "set XDG_STATE_HOME to a folder that can be written"
+    return "set XDG_STATE_HOME to another folder, or use --no-store to run without storing the session"
+
+
+def _is_state_writable() -> bool:
+    folder = user_paths().state
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def exit_code_of(error: ProtocolError | ConnectionFailed) -> int:

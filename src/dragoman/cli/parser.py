@@ -19,28 +19,55 @@ from typing import Any, NoReturn
 DEFAULT_HOST = "-"
 
 # Units of amounts on the command line: 90d, 2h, 500M.
-SECONDS_PER_UNIT: Mapping[str, float] = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0, "m": 60.0}
-_UNIT_NAMES = {"h": "h(ours)", "d": "d(ays)", "w": "w(eeks)", "y": "y(ears)", "m": "m(inutes)"}
+SECONDS_PER_UNIT: Mapping[str, float] = {
+    "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0
+}  # fmt: skip
+_UNIT_NAMES = {"s": "s(econds)", "m": "m(inutes)", "h": "h(ours)", "d": "d(ays)", "w": "w(eeks)", "y": "y(ears)"}
 BYTES_PER_UNIT: Mapping[str, float] = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+# Words of other programs, and what they are here: the first that a command knows.
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "rm": ("remove", "delete", "revoke"),
+    "del": ("delete", "remove", "revoke"),
+    "delete": ("remove", "revoke"),
+    "remove": ("delete", "revoke"),
+    "uninstall": ("remove",),
+    "ls": ("list",),
+    "cat": ("show",),
+    "view": ("show",),
+    "new": ("create", "add"),
+    "create": ("add",),
+    "add": ("create", "install"),
+    "mv": ("rename",),
+    "cp": ("fork",),
+    "copy": ("fork",),
+    "upgrade": ("update",),
+    "--continue": ("--session",),
+    "--resume": ("--session",),
+    "--limit": ("--last", "--keep"),
+    "--output": ("--out",),
+    "-o": ("--out",),
+    "--token": ("--token-file",),
+    "--dir": ("--cwd",),
+    "--directory": ("--cwd",),
+}
 
 _is_capturing: ContextVar[bool] = ContextVar("is_capturing", default=False)
 
 
-# Help is written for this many columns; a narrower terminal gets it wrapped again.
+# Help has at most this many columns; a narrower terminal gets it wrapped again.
 HELP_WIDTH = 80
 
 
 def fit_help(text: str, columns: int | None = None) -> str:
     """Return help for the width of the terminal: paragraphs are filled again, other lines get a hanging indent."""
-    width = columns or shutil.get_terminal_size().columns
-    if width >= HELP_WIDTH:
-        return text
+    width = min(columns or shutil.get_terminal_size().columns, HELP_WIDTH)
     return "\n\n".join(_fit_block(block, width) for block in text.split("\n\n"))
 
 
 def _fit_block(block: str, width: int) -> str:
     lines = block.split("\n")
-    if max(map(len, lines)) < width or lines[0] in ("example:", "examples:"):
+    if max(map(len, lines)) <= width or lines[0] in ("example:", "examples:"):
         return block  # a command is copied as one line
     if not lines[0].endswith(":") and not any(line.startswith(" ") for line in lines):
         lines = [" ".join(lines)]
@@ -75,6 +102,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self._words: list[str] = []  # that are parsed
 
     def add_flag(self, name: str, help: str) -> None:
         """Add an option without a value; `name` may have a short form before it: "-q --quiet"."""
@@ -90,29 +118,50 @@ class Parser(argparse.ArgumentParser):
         """Return the help, for the width of the terminal."""
         return fit_help(super().format_help())
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help. argparse would hide that it cannot be written."""
+        print(self.format_help(), end="", file=file or sys.stdout)
+
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where the help is, then exit."""
+        # argparse takes the value of an option that it does not know for a positional argument.
+        if re.match("argument [A-Z]", message) and (unknown := self._unknown_option()):
+            message = f"unrecognized arguments: {unknown}"
         message += self._advice(message)
         print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
         sys.exit(2)
 
+    def _unknown_option(self) -> str:
+        """Return the first word that looks like an option and is none; "" if there is none."""
+        for word in self._words:
+            name = word.partition("=")[0] if word.startswith("--") else word[:2]
+            if re.match("--?[A-Za-z]", word) and " " not in word and name not in self._option_string_actions:
+                return word
+        return ""
+
     def _advice(self, message: str) -> str:
         """Return advice for a word that argparse does not know."""
-        from difflib import get_close_matches
-
         if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             known, word = [each.strip(" '") for each in choice[2].split(",")], choice[1]
-            return f"; did you mean {close[0]}?" if (close := get_close_matches(word, known, 1)) else ""
+            return f"; did you mean {close}?" if (close := close_word(word, known)) else ""
+        _, found, rest = message.partition("the following arguments are required: ")
+        if found:
+            return self._choices_of(rest.split(",")[0])
         _, found, rest = message.partition("unrecognized arguments: ")
         words, options = rest.split(), self._option_string_actions
         if not found or not words:
             return ""
         if words[0].startswith("-"):
-            close = get_close_matches(words[0], options, 1)
-            return f"; did you mean {close[0]}?" if close else ""
+            close = close_word(words[0].partition("=")[0], options)
+            return f"; did you mean {close}?" if close else ""
         if "--prompt" in options:
             return f"; put a prompt of several words in quotes, as in: {self.prog} 'fix the tests'"
         return "; name an agent with --agent, or give its command after --" if "--agent" in options else ""
+
+    def _choices_of(self, name: str) -> str:
+        """Return the values that a missing argument can have."""
+        choices = next((each.choices for each in self._actions if name in (each.metavar, each.dest)), None)
+        return f"; choose one of: {', '.join(choices)}" if choices else ""
 
     def fail(self, message: str, code: int = 1) -> int:
         """Print an error that is no wrong usage; return the exit code."""
@@ -126,7 +175,9 @@ class Parser(argparse.ArgumentParser):
         if _is_capturing.get():
             raise ParserCaptured(self)
         mark = arguments.index("--") if "--" in arguments else len(arguments)
-        return self.parse_args(arguments[:mark]), arguments[mark + 1 :]
+        self._words = arguments[:mark]
+        # Options may stand between positional arguments, also before one that can be omitted.
+        return self.parse_intermixed_args(self._words), arguments[mark + 1 :]
 
     def read_known(self, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         """Return the options that this parser knows, and the arguments of another one."""
@@ -169,13 +220,20 @@ def reject_host_options(parser: Parser, options: argparse.Namespace, instead: st
         parser.error(f"run this on the machine of the host, without --host: {instead}")
 
 
-def unknown_word(noun: str, word: str, known: Iterable[str]) -> str:
-    """Return the error for a word that is unknown: the closest known one, or all."""
+def close_word(word: str, known: Iterable[str]) -> str:
+    """Return the known word that the user may mean: a synonym, else one that looks similar; "" if there is none."""
     from difflib import get_close_matches
 
     names = list(known)
-    close = get_close_matches(word, names, 1)
-    advice = f"did you mean {close[0]}?" if close else f"choose one of: {', '.join(names)}"
+    synonym = next((each for each in SYNONYMS.get(word, ()) if each in names), "")
+    return synonym or next(iter(get_close_matches(word, names, 1)), "")
+
+
+def unknown_word(noun: str, word: str, known: Iterable[str]) -> str:
+    """Return the error for a word that is unknown: the closest known one, or all."""
+    names = list(known)
+    close = close_word(word, names)
+    advice = f"did you mean {close}?" if close else f"choose one of: {', '.join(names)}"
     return f"there is no {noun} {word!r}; {advice}"
 
 
@@ -191,7 +249,9 @@ def capture_parser(main: Callable[[list[str]], int], arguments: Sequence[str] = 
     return None
 
 
-def parse_amount(parser: Parser, flag: str, text: str | None, units: Mapping[str, float]) -> float | None:
+def parse_amount(
+    parser: Parser, flag: str, text: str | None, units: Mapping[str, float], example: str = ""
+) -> float | None:
     """Return the amount; None when the flag is not given."""
     if text is None:
         return None
@@ -201,13 +261,13 @@ def parse_amount(parser: Parser, flag: str, text: str | None, units: Mapping[str
         unit_list = ", ".join(
             _UNIT_NAMES.get(unit, unit) if units is SECONDS_PER_UNIT else unit for unit in units if unit
         )
-        parser.error(f"{flag}: give a number and a unit ({unit_list}), for example 90{list(units)[1]}")
+        parser.error(f"{flag}: give a number and a unit ({unit_list}), for example {example or f'90{list(units)[1]}'}")
     return float(match[1]) * units[unit]
 
 
-def parse_duration(parser: Parser, text: str | None, default: float) -> float:
+def parse_duration(parser: Parser, text: str | None, default: float, example: str = "7d") -> float:
     """Return the seconds of --for, or the default; zero is an error."""
-    seconds = parse_amount(parser, "--for", text, SECONDS_PER_UNIT)
+    seconds = parse_amount(parser, "--for", text, SECONDS_PER_UNIT, example)
     if seconds == 0:
-        parser.error("--for: must be longer than zero, for example 1h")
+        parser.error(f"--for: must be longer than zero, for example {example}")
     return default if seconds is None else seconds

@@ -45,7 +45,7 @@ class CommandGroup(Parser):
         self._default = default
         optional: dict[str, Any] = {"nargs": "?", "default": default} if default else {}
         purpose = f"what to do ({default})" if default else "what to do"
-        self.add_argument("action", choices=tuple(actions), help=purpose, **optional)
+        self.add_argument("action", metavar="ACTION", choices=tuple(actions), help=purpose, **optional)
 
     def overview(self) -> str:
         """Return the text of --help where each action has its own options."""

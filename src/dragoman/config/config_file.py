@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -25,7 +24,9 @@ from dragoman.config.teams_section import TeamSection, read_teams
 from dragoman.config.toml_reader import TomlReader, member_readers, read_text_file
 from dragoman.errors import ConfigFault
 from dragoman.policy.toml_lines import TomlPath, line_numbers
-from dragoman.transport.socket import is_remote
+from dragoman.transport.address import is_remote
+from dragoman.transport.process.module_command import module_command
+from dragoman.transport.sandbox.spec import Sandbox
 
 # The file format version; a newer one is an error.
 VERSION = 1
@@ -49,7 +50,7 @@ class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""  # its working directory; "" for the user's current one
     dialect: str = "auto"
     mode: str = ""  # the agent's own mode for new sessions
-    sandbox: bool = False
+    sandbox: bool = False  # whether it always starts in a sandbox
 
     @property
     def argv(self) -> list[str]:
@@ -60,6 +61,11 @@ class NamedAgent(msgspec.Struct, frozen=True, kw_only=True):
     def is_remote(self) -> bool:
         """Whether it runs elsewhere, with files of its own: `command` is its http or ws address."""
         return is_remote(self.command)
+
+    @property
+    def confinement(self) -> Sandbox | None:
+        """The sandbox that it always starts in; None if it has none, or runs elsewhere."""
+        return Sandbox() if self.sandbox and not self.is_remote else None
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +118,8 @@ def add_entry(path: str, entry: NamedAgent | NamedHost, *, replaces: bool = Fals
         if replaces:
             text = _remove_table(text, (kind, entry.name), path)
         elif entry.name in getattr(config, kind):
-            raise ConfigFault([f"there is {_NAMED_TABLES[kind][1]} {entry.name} already; remove it first"])
+            remove = f"dragoman {kind} remove {entry.name}"
+            raise ConfigFault([f"there is {_NAMED_TABLES[kind][1]} {entry.name} already; remove it first: {remove}"])
         start = f"{text.rstrip()}\n\n" if text.strip() else f"version = {VERSION}\n\n"
         return start + _render_table(kind, entry)
 
@@ -225,7 +232,7 @@ def _read_document(reader: TomlReader, document: dict[str, Any]) -> Config:
         for name in named:
             if name in agents:
                 reader.add_fault((kind, name), f"there is an agent {name} too; give one of them another name")
-            agents.setdefault(name, _own_agent(name, *words))
+            agents.setdefault(name, own_agent(name, *words))
     hosts = host_section.read_hosts(reader, document.get("hosts", {}), NAME_PATTERN.fullmatch, NAME_RULE)
     return Config(
         chains=chains,
@@ -262,9 +269,10 @@ def _read_agent(reader: TomlReader, name: str, table: Any) -> NamedAgent | None:
     return NamedAgent(name=name, **(members or {})) if len(reader.faults) == before else None
 
 
-def _own_agent(name: str, *words: str) -> NamedAgent:
+def own_agent(name: str, *words: str) -> NamedAgent:
     """Return a chain or a team as an agent: a command of Dragoman runs it."""
-    return NamedAgent(name=name, command=sys.executable, args=("-m", "dragoman", *words, name))
+    command, *start = module_command()
+    return NamedAgent(name=name, command=command, args=(*start, *words, name))
 
 
 _AGENT_KEYS = member_readers(NamedAgent, dialect=TomlReader.read_dialect)

@@ -17,7 +17,7 @@ from dragoman.errors import ConfigFault
 from dragoman.policy.modes import MODES
 from dragoman.policy.toml_lines import TomlPath
 from dragoman.store.urls import StoreAddress, parse_address
-from dragoman.transport.socket import is_remote
+from dragoman.transport.address import is_remote
 
 # The default address: this machine only, and an unassigned port.
 DEFAULT_PORT = 7437
@@ -65,6 +65,7 @@ class HostSection(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: bool = True  # push the working tree of a session on a repository after each turn
     lease: float = 15.0  # seconds after which other nodes may run the sessions of one that is silent
     node_ca: str = ""  # certificates of other nodes to trust in addition to the system's
+    mutual_tls: bool = False  # nodes must show each other certificates of node_ca
     secrets_key: str = ""  # the file with the key that seals credentials in a database
     access_log: str = ""  # the file for the access log, "-" for stderr; "" writes none
     local: bool = True  # whether its owner needs no token on this machine

@@ -50,6 +50,11 @@ class UserPaths(msgspec.Struct, frozen=True, kw_only=True):
         return os.path.join(self.state, "session-ids.json")
 
     @property
+    def session_agents(self) -> str:
+        """The agents that sessions used last."""
+        return os.path.join(self.state, "session-agents.json")
+
+    @property
     def sessions(self) -> str:
         """The session store."""
         return os.path.join(self.state, "sessions.db")

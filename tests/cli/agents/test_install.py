@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,9 @@ import pytest
 
 from dragoman.config.introductions import Introductions
 from dragoman.config.paths import user_paths
-from dragoman.registry.install import npm, resolutions, steps
-from tests.registry.home import User, needs_npm, set_environment
+from dragoman.registry.install import resolutions, steps, trial
+from tests.registry.home import User, needs_npm
 from tests.registry.packages import binary_entry, entry, npm_package, pypi_package
-from tests.registry.stand_in import Site, serve
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve() as running:
-        yield running
-
-
-@pytest.fixture
-def user(
-    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[User]:
-    set_environment(tmp_path, site, monkeypatch)
-    npm._read_config.cache_clear()
-    yield User(tmp_path, site, capsys)
-    npm._read_config.cache_clear()
 
 
 def answer_of(argv: list[str], env: dict[str, str] | None = None) -> dict[str, Any]:
@@ -84,6 +67,10 @@ def test_a_pypi_agent_is_installed_from_wheels_into_its_own_environment(user: Us
     agent = user.agent("python-agent")
     assert answer_of(agent.argv)["agentInfo"]["version"] == "0.3.0"
     assert user.run("verify", "python-agent") == 0, user.out
+    [bytecode] = user.agents.glob("*/*/files/lib/python3*/site-packages/__pycache__/small_agent.*.pyc")
+    bytecode.write_bytes(bytecode.read_bytes()[:-1] + b"?")
+    assert user.run("verify", "python-agent") == 1
+    assert bytecode.name in user.out
 
 
 @pytest.mark.item("RG-05")
@@ -93,6 +80,22 @@ def test_a_version_that_is_not_there_is_told_with_the_newest(user: User) -> None
     user.publish(entry("ahead", "1.2.0", {"npx": {"package": "agent@1.2.0"}}))
     assert user.install("ahead") == 4
     assert "the newest that is there is 1.1.0" in user.err
+    assert user.listed() == []
+
+
+@pytest.mark.item("RG-05")
+@needs_npm
+def test_an_agent_whose_program_for_this_machine_npm_lacks_is_refused_with_the_newest_that_is_whole(user: User) -> None:
+    node = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    part = f"agent-{sys.platform}-{node}"
+    npm_package(user.site, part, "1.0.0", "1.1.0")
+    npm_package(
+        user.site, "agent", "1.0.0", "1.1.0", "1.2.0", optionalDependencies={part: "1.2.0", "agent-aix": "1.2.0"}
+    )
+    user.publish(entry("agent", "1.2.0", {"npx": {"package": "agent@1.2.0"}}))
+    assert user.install("agent") == 4
+    assert f"npm does not have {part} 1.2.0, the program of agent 1.2.0 for this machine" in user.err
+    assert "add @1.1.0 to the name" in user.err
     assert user.listed() == []
 
 
@@ -240,7 +243,7 @@ def test_killed_at_any_step_the_next_install_starts_anew(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, step, kill)
+        patch.setattr(trial if step == "try_agent" else steps, step, kill)
         patch.setattr(steps, "remove_tree", lambda _: None)  # a killed process cleans nothing up
         with pytest.raises(Killed):
             user.install("small")

@@ -61,8 +61,9 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 def install(user: User, at: int) -> subprocess.CompletedProcess[str]:
     """Install in a process that kills itself before a change; 0 lets it live."""
-    words = ["agents", "install", "small", "--yes", "--refresh", "--registry", user.index]
-    return subprocess.run([sys.executable, "-c", PROGRAM, str(at), *words], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-c", PROGRAM, str(at), "agents", "install", "small", "--yes", "--refresh"]
+    env = {**os.environ, "TMPDIR": str(user.folder)}  # what a killed process leaves there
+    return subprocess.run([*command, "--registry", user.index], capture_output=True, text=True, timeout=120, env=env)
 
 
 def publish(user: User, number: int) -> str:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,7 @@ from dragoman.registry.install.plan import Plan
 from dragoman.registry.install.records import Record
 from dragoman.registry.install.update import losses
 from tests.registry.home import User, needs_npm, set_environment
-from tests.registry.packages import binary_entry, entry, npm_package, pypi_package
-from tests.registry.stand_in import Site, serve
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with serve() as running:
-        yield running
-
-
-@pytest.fixture
-def user(
-    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[User]:
-    set_environment(tmp_path, site, monkeypatch)
-    npm._read_config.cache_clear()
-    yield User(tmp_path, site, capsys)
-    npm._read_config.cache_clear()
+from tests.registry.packages import binary_entry, entry, npm_package, pypi_package, pypi_source
 
 
 @pytest.mark.item("RG-19")
@@ -211,6 +193,32 @@ def test_a_lock_installs_the_same_bytes_elsewhere(user: User, monkeypatch: pytes
     assert "the lock says SHA-256" in user.err
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ('id = "small"', 'id = "../../../outside"', "its id is not made of"),
+        ('kind = "binary"', 'kind = "odd"', "its kind is none of"),
+        ('kind = "binary"', 'kind = "binary"\nenv = { LD_PRELOAD = "/x.so" }', "sets LD_PRELOAD"),
+        ('kind = "binary"', 'kind = "binary"\nenv = { A = "\\u001b]52;" }', "control characters"),
+        ('cmd = "', 'cmd = "../../', "leads out of the archive"),
+        ("[agents.small", '[agents."../x"', "letters, digits"),
+    ],
+)
+def test_a_hostile_lock_is_refused(user: User, before: str, after: str, reason: str) -> None:
+    user.publish(binary_entry(user.site))
+    assert user.install("small") == 0, user.err
+    lock = user.folder / "agents.lock"
+    assert user.run("lock", str(lock)) == 0
+    text = lock.read_text()
+    assert before in text
+    lock.write_text(text.replace(before, after))
+    inside = sorted(str(path) for path in user.folder.rglob("*"))
+    assert user.run("install", "--lock", str(lock), "--yes") != 0
+    assert reason in user.err
+    assert "Traceback" not in user.err
+    assert sorted(str(path) for path in user.folder.rglob("*")) == inside
+
+
 @pytest.mark.item("RG-06", "RG-16", "RG-17")
 @needs_npm
 def test_a_folder_with_archives_tarballs_and_wheels_installs_the_same_bytes_without_a_network(
@@ -257,8 +265,61 @@ def test_a_folder_with_archives_tarballs_and_wheels_installs_the_same_bytes_with
     assert user.listed() == []
 
 
+# A build backend: it makes a wheel of the only module beside pyproject.toml.
+BUILDER = """
+import glob, tomllib, zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    with open("pyproject.toml", "rb") as file:
+        project = tomllib.load(file)["project"]
+    name, version = project["name"].replace("-", "_"), project["version"]
+    info, wheel = f"{name}-{version}.dist-info", f"{name}-{version}-py3-none-any.whl"
+    files = {path: open(path).read() for path in glob.glob("*.py")}
+    files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n"
+    files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+    with zipfile.ZipFile(f"{folder}/{wheel}", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{path},,\\n" for path in [*files, f"{info}/RECORD"]))
+    return wheel
+"""
+
+
+@pytest.mark.item("RG-16")
+def test_a_folder_has_the_source_of_packages_that_are_built_and_what_builds_them(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pypi_package(user.site, "small-builder", "1.0", code=BUILDER)
+    pypi_source(user.site, "small-part", "2.0", "small-builder")
+    pypi_package(user.site, "small-agent", "0.3.0", requires="small-part")
+    user.publish(entry("python-agent", "0.3.0", {"uvx": {"package": "small-agent==0.3.0"}}))
+    assert user.install("python-agent") == 5
+    assert "--allow-scripts" in user.err
+    assert user.install("python-agent", "--allow-scripts", "small-part") == 0, user.err
+    folder = user.folder / "usb"
+    assert user.run("lock", str(user.folder / "team.lock"), "--fetch", str(folder)) == 0, user.err
+    assert sorted(each.name for each in (folder / "wheels").iterdir()) == [
+        "builders.txt", "small_agent-0.3.0-py3-none-any.whl", "small_builder-1.0-py3-none-any.whl",
+        "small_part-2.0.tar.gz",
+    ]  # fmt: skip
+
+    set_environment(user.folder / "elsewhere", user.site, monkeypatch)  # another user, without caches
+    before = len(user.site.requests)
+    install = ["install", "--from", str(folder), "--offline", "--yes"]
+    assert user.run(*install, refresh=False) == 0, user.err
+    assert len(user.site.requests) == before
+    assert user.run("verify", "--offline", refresh=False) == 0, user.out
+
+    for changed in ("small_part-2.0.tar.gz", "small_builder-1.0-py3-none-any.whl"):
+        set_environment(user.folder / f"without-{changed}", user.site, monkeypatch)
+        change_a_byte(folder / "wheels" / changed)
+        assert user.run(*install, refresh=False) == 5, user.err
+        assert changed in user.err
+        change_a_byte(folder / "wheels" / changed)  # as it was
+
+
 def change_a_byte(path: Path) -> None:
-    """Change the last byte of a file."""
+    """Change the last byte of a file; a second time changes it back."""
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
 

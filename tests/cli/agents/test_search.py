@@ -51,6 +51,13 @@ def test_a_list_says_how_old_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agents", "search", "no such words"]) == 1
 
 
+def test_a_word_that_is_almost_an_id_is_answered_with_the_id(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agents", "search", "clude"]) == 1
+    assert "; did you mean claude-acp?" in capsys.readouterr().out
+    assert main(["agents", "search", "xyzzyxyzzy"]) == 1
+    assert "did you mean" not in capsys.readouterr().out
+
+
 def test_an_unknown_capability_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["agents", "search", "--can", "lode"])

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli.chat.colon_commands import KEY_HELP
+from dragoman.policy.modes import MODES, mode_summary
 from tests.cli.process import EVERYTHING, OnScreen, dragoman
 
 CHAT = ("chat", "--", *EVERYTHING)
@@ -118,6 +120,9 @@ def test_a_second_ctrl_c_quits(here: Path) -> None:
 
 def test_tab_completes_slash_commands_files_and_colon_commands(here: Path) -> None:
     with chat(here) as terminal:
+        terminal.await_last("›")
+        terminal.type("/echo ready" + ENTER)  # the list of commands comes before the answer to this
+        terminal.await_text("\nready")
         terminal.await_last("›")
         terminal.type("/tit" + TAB)
         terminal.await_last("› /title")
@@ -327,6 +332,9 @@ def test_a_form_is_filled_in_field_by_field_and_a_link_is_shown(here: Path) -> N
         assert "▌ Tell me about yourself" in terminal.text
         terminal.type("y")
         terminal.await_last("▌ Name:")
+        terminal.type("\n")
+        terminal.await_text("▌ this is required; Ctrl-D closes the question")
+        terminal.await_last("▌ Name:")
         terminal.type("Ada\n")
         terminal.await_last("▌ Age:")
         terminal.type("many\n")
@@ -342,6 +350,13 @@ def test_a_form_is_filled_in_field_by_field_and_a_link_is_shown(here: Path) -> N
         terminal.await_text("• color: green")
         for answer in ("name: Ada", "age: 36", "height: 1.7", "awake: False"):
             assert answer in terminal.text
+        terminal.await_last("›")
+        terminal.type("/form" + ENTER)
+        terminal.await_last("▌ y/n?")
+        terminal.type("y")
+        terminal.await_last("▌ Name:")
+        terminal.type(CTRL_D)
+        terminal.await_text("You closed the question.")
         terminal.await_last("›")
         terminal.type("/link" + ENTER)
         terminal.await_last("▌ y/n?")
@@ -377,5 +392,48 @@ for line in sys.stdin:
         assert "▌   2  With a key" in terminal.text
         terminal.type("2")
         terminal.await_last("›")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_help_and_policy_modes_are_broken_between_words(here: Path, columns: int) -> None:
+    with chat(here, columns=columns) as terminal:
+        terminal.await_last("›")
+        terminal.type(":help" + ENTER)
+        terminal.await_text("quit (also Ctrl-D)")
+        terminal.await_last("›")
+        assert set(KEY_HELP.split()) <= set(terminal.text.split())
+        terminal.type(":policy" + ENTER)
+        terminal.await_text("• default")
+        terminal.await_last("›")
+        assert {word for mode in MODES for word in mode_summary(mode).split()} <= set(
+            terminal.text.translate(str.maketrans("()", "  ")).split()
+        )
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_a_program_for_editors_tells_a_person_what_to_run_instead(here: Path, columns: int) -> None:
+    with OnScreen("agent", "everything", cwd=here, columns=columns) as terminal:
+        terminal.await_text("dragoman chat -- ")
+        text = " ".join(terminal.text.partition("dragoman chat")[0].split())
+        assert text.startswith("This program speaks the Agent Client Protocol on standard input and output; an editor")
+        # The command is one line, which the terminal breaks where it is full; how far that is depends on the path.
+        terminal.await_joined("-m dragoman agent everything")
+
+
+def test_a_mode_that_the_user_chooses_is_reported_once(here: Path) -> None:
+    with chat(here) as terminal:
+        terminal.await_last("›")
+        for typed, name in (("code", "Code"), ("ask", "Ask")):
+            terminal.type(f":mode {typed}{ENTER}")
+            terminal.await_text(f"mode is now {name}")
+            terminal.await_last("›")
+        terminal.type("/mode code" + ENTER)  # now the agent changes it
+        terminal.await_count("mode is now Code", 2)
+        terminal.await_last("›")
+        assert terminal.text.lower().count("mode is now") == 3
         terminal.type(CTRL_D)
         assert terminal.end() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from dragoman.cli.chat.line_editor import InputHistory, InterruptiblePrompter, LineEditor
+from dragoman.cli.host_client.api import resolve_host
 from dragoman.cli.ui.terminal import OutputStream
 from tests.cli.process import OnScreen, in_process
 from tests.cli.serve_process import Served
@@ -81,6 +83,37 @@ def test_a_turn_continues_when_its_author_quits_and_stays_apart_from_the_next(se
         terminal.await_text("queued at position 1: ")
         (served.folder / "go").touch()
         terminal.await_text(" no more\n\n› mine\nmine\n")
+
+
+def test_a_share_link_is_what_a_user_returns_with_and_its_token_is_not_printed(served: Served) -> None:
+    assert in_process("run", "--host", served.url, "--session", "attic", "hello").returncode == 0
+    link = in_process("sessions", "share", "attic", "--role", "editor", "--host", served.url).stdout.strip()
+    with OnScreen("chat", "--host", link, cwd=served.folder, columns=120) as terminal:
+        terminal.await_last("›")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+        assert "you left; the session stays on the host; return with the same link\n" in f"{terminal.text}\n"
+        assert "--session" not in terminal.text
+        assert link.partition("token=")[2] not in terminal.raw
+    ran = in_process("run", "--host", link, "crash")
+    assert "the session is stored; continue with the same link\n" in ran.stderr
+
+
+def test_the_command_to_return_with_has_the_token_file_of_the_first_one(served: Served, tmp_path: Path) -> None:
+    assert in_process("run", "--host", served.url, "--session", "garage", "hello").returncode == 0
+    link = in_process("sessions", "share", "garage", "--role", "editor", "--host", served.url).stdout.strip()
+    token_file = tmp_path / "token"
+    token_file.write_text(link.partition("token=")[2])
+    token_file.chmod(0o600)
+    ran = in_process("run", "--host", served.url, "--token-file", str(token_file), "crash")
+    command = f"dragoman run --host {served.url} --token-file {token_file} --session garage"
+    assert f"the session is stored; continue with: {command}\n" in ran.stderr
+    assert in_process(*shlex.split(command)[1:], "hello").returncode == 0
+
+
+def test_the_host_of_this_machine_is_named_in_the_command_to_return_with() -> None:
+    assert resolve_host("-").flag == "--host "
+    assert resolve_host("http://localhost:1/acp?token=secret").flag == "--host http://localhost:1/acp "
 
 
 # --- the line ---------------------------------------------------------------------------------------------------

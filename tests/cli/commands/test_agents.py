@@ -111,7 +111,7 @@ def test_an_agent_is_named_and_used_as_it_is_configured(path: Path, tmp_path: Pa
 def test_none_or_several_agents_are_wrong_usage_with_advice(path: Path) -> None:
     ran = dragoman("run", "--prompt", "x")
     assert ran.returncode == 2
-    assert "none is configured or on PATH: give its command after --" in ran.stderr
+    assert "no agent is configured or on PATH; give its command after --" in ran.stderr
     assert ran.stderr.count("\n") == 1
     program(path, "qwen")
     program(path, "gemini")

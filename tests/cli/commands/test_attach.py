@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, in_process
 from tests.process_start import started
 
 # Hand-written requests of an editor of each dialect. W is its folder, S its session.
@@ -215,3 +215,10 @@ def ended(process: subprocess.Popen[Any]) -> tuple[int, str]:
     """Return the exit code and stderr of a process without input."""
     _, err = process.communicate(timeout=TIMEOUT)
     return process.returncode, err
+
+
+def test_the_host_can_be_given_as_an_option() -> None:
+    ran = in_process("attach", "--host", "nosuch")
+    assert (ran.returncode, "there is no host 'nosuch'" in ran.stderr) == (2, True)
+    twice = in_process("attach", "office", "--host", "office")
+    assert (twice.returncode, "give the host once" in twice.stderr) == (2, True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import re
 from pathlib import Path
 
-from dragoman.cli.commands import demo
-from dragoman.inspect.recorded_peer import Recording
 from tests.cli.process import OnScreen, dragoman
 
 RECORDING = Path(__file__).parents[2] / "data" / "recordings" / "crow.ndjson"
@@ -20,15 +18,6 @@ def test_without_a_terminal_demo_runs_one_prompt(tmp_path: Path) -> None:
     assert ran.stdout.startswith("> /tour\n")
     for shown in ("A thought comes first", "[>] Look around", "✓ Look around", "This is a **message**"):
         assert shown in ran.stdout
-
-
-def test_a_folder_called_dragoman_is_not_imported(tmp_path: Path) -> None:
-    (tmp_path / "dragoman").mkdir()
-    (tmp_path / "dragoman" / "__init__.py").write_text("raise SystemExit('imported')")
-    for command in demo.AGENT.argv, Recording(RECORDING).command():
-        ran = subprocess.run(command, cwd=tmp_path, input=b"", capture_output=True, timeout=60)
-        assert b"imported" not in ran.stderr
-        assert b"No module named" not in ran.stderr
 
 
 def test_on_a_terminal_demo_is_a_chat_that_stores_nothing(tmp_path: Path) -> None:
@@ -64,6 +53,8 @@ def test_the_hints_break_between_commands(tmp_path: Path) -> None:
     with OnScreen("demo", cwd=tmp_path, columns=60) as terminal:
         terminal.await_last("›")
         lines = terminal.text.split("\n")
+        terminal.type("\x04")
+        assert terminal.end() == 0
     assert "  /tour    /write note.txt hello" in lines
     assert "  /edit notes.txt read see    /run ls -l    /plan    /help" in lines
 
@@ -85,3 +76,13 @@ def test_more_shows_the_lines_that_were_cut(tmp_path: Path) -> None:
         terminal.await_last("›")
         terminal.type("\x04")
         assert terminal.end() == 0
+
+
+def test_a_closed_window_leaves_no_folder(tmp_path: Path) -> None:
+    with OnScreen("demo", cwd=tmp_path, columns=120) as terminal:
+        terminal.await_last("›")
+        found = re.search(r"/\S*dragoman-demo-\w+", terminal.text)
+        assert found is not None
+        assert os.path.isdir(found[0])
+        terminal.hang_up()
+    assert not os.path.exists(found[0])

@@ -36,7 +36,19 @@ async def test_status_drain_and_a_second_node_of_one_name(nodes: list[NodeProces
     assert status["problems"] == []
     assert "acknowledged means" in str(status["engine"]["guarantees"])
     key = str(tmp_path / "key")
-    again = dragoman("serve", "--store", first.store, "--secrets-key", key, "--node", "n1", "--", *EVERYTHING)
+    again = dragoman(
+        "serve",
+        "--bind",
+        "127.0.0.1:0",
+        "--store",
+        first.store,
+        "--secrets-key",
+        key,
+        "--node",
+        "n1",
+        "--",
+        *EVERYTHING,
+    )
     assert again.returncode == 10
     assert "another node is called 'n1'" in again.stderr
     async with second.connect() as far:
@@ -44,7 +56,7 @@ async def test_status_drain_and_a_second_node_of_one_name(nodes: list[NodeProces
             session = await near.open_session(str(tmp_path))
             assert await session.ask("/echo one") == "one"
             distant = await far.load_session(session.id, str(tmp_path))
-            drained = dragoman("fleet", "drain", "n1", "--for", "1m", "--store", first.store)
+            drained = dragoman("fleet", "drain", "n1", "--for", "60s", "--store", first.store)
             assert drained.returncode == 0, drained.stderr
             assert "n1 is drained" in drained.stdout
             with pytest.raises((ProtocolError, ConnectionFailed)):

@@ -71,7 +71,7 @@ def test_a_token_is_created_listed_and_revoked(run: Run) -> None:
         (("create",), 2, "needs the name of one user"),
         (("create", "a b"), 1, "is not a valid user name"),
         (("create", "x" * 3000), 1, "at most 128 letters"),
-        (("create", "ann", "--for", "soon"), 2, "m(inutes)), for example 90d"),
+        (("create", "ann", "--for", "soon"), 2, "y(ears)), for example 90d"),
         (("create", "ann", "--for", "0d"), 2, "must be longer than zero"),
         (("create", "ann", "--for", "1d", "--forever"), 2, "cannot be used together"),
         (("revoke",), 2, "needs the id of a token"),
@@ -192,3 +192,10 @@ def test_the_list_shows_the_state_of_each_host_within_a_timeout(run: Run) -> Non
         late = probe_hosts({"late": lambda: resolve_host(url)}, lambda _: None, timeout=0.2)
         assert late["late"].error
         server.shutdown()
+
+
+def test_tokens_of_long_names_stay_in_columns(tmp_path: Path) -> None:
+    for user in ("ann", "a-user-with-a-long-name"):
+        assert dragoman("tokens", "create", user, cwd=tmp_path).returncode == 0
+    lines = dragoman("tokens", cwd=tmp_path).stdout.splitlines()
+    assert len({line.index("editor") for line in lines}) == 1

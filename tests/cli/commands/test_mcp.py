@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli.commands.mcp import main
+from tests.cli.process import OnTerminal
 from tests.mcp.servers import BARE, KEY
 
 
@@ -51,3 +52,10 @@ def test_a_port_that_cannot_be_used_is_an_error_that_says_what_to_do(capsys: pyt
     assert "choose another port, or 0 for any" in capsys.readouterr().err
     assert main(["--http", "99999", "--", *agent]) == 1
     assert "a port is a number from 0 to 65535" in capsys.readouterr().err
+
+
+def test_on_a_terminal_the_server_says_what_it_is_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    with OnTerminal("mcp", "--", sys.executable, "-c", "", cwd=tmp_path) as terminal:
+        terminal.await_text("This program is an MCP server")
+        terminal.type("\x03")
+        assert terminal.end() == 130

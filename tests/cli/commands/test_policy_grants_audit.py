@@ -98,6 +98,12 @@ def test_explain_considers_folder_variables_and_server_url(home: Home) -> None:
     assert home.run(*server, "docs-server", "--server", "docs").returncode == 3
 
 
+def test_explain_considers_the_shell_around_a_command(home: Home) -> None:
+    home.write('[[rule]]\ndecision = "deny"\ncommand = ["bash"]\n')
+    assert home.run("policy", "explain", "terminal_execute", "bash -c ls").returncode == 4
+    assert home.run("policy", "explain", "terminal_execute", "sh -c ls").returncode == 3
+
+
 def test_check_prints_every_error_with_its_line(home: Home) -> None:
     home.write("x = 1\n")
     home.project.write_text('\n[[rule]]\ndecision = "no"\n')
@@ -343,6 +349,24 @@ def test_the_help_has_examples_and_exit_codes(home: Home, command: str) -> None:
     assert "exit codes:" in ran.stdout
 
 
+def test_a_file_is_checked_and_used_before_it_is_the_own_policy(home: Home) -> None:
+    home.write('[[rule]]\ndecision = "deny"\noperation = "file_write"\n')
+    home.project.write_text("nonsense")
+    draft, faulty = home.work / "draft.toml", home.work / "faulty.toml"
+    draft.write_text(RULES)
+    faulty.write_text('[[rule]]\ndecision = "maybe"\n')
+    checked = home.json("policy", "check", "draft.toml")
+    assert [(file["name"], len(file["rules"])) for file in checked["files"]] == [(str(draft), 2)]
+    wrong = home.run("policy", "check", "faulty.toml")
+    assert (wrong.returncode, "faulty.toml" in wrong.stderr) == (1, True)
+    missing = home.run("policy", "check", "nosuch.toml")
+    assert (missing.returncode, "nosuch.toml: No such file" in missing.stderr) == (1, True)
+    home.project.unlink()
+    command = ("policy", "explain", "terminal_execute", "git status")
+    assert home.run(*command).returncode == 3
+    assert home.run(*command, "--policy", "draft.toml").returncode == 0
+
+
 # --- wrong usage ----------------------------------------------------------------------------------------------
 
 
@@ -350,10 +374,10 @@ def test_the_help_has_examples_and_exit_codes(home: Home, command: str) -> None:
     ("arguments", "expected"),
     [
         (["policy", "dance"], "invalid choice: 'dance'"),
-        (["policy", "check", "x"], "check takes no arguments"),
+        (["policy", "check", "x", "y"], "check takes one file"),
         (["policy", "check", "--cwd", "/no/such"], "there is no folder /no/such"),
         (["policy", "explain"], "give an operation and an object"),
-        (["policy", "explain", "dance", "x"], "give an operation and an object"),
+        (["policy", "explain", "dance", "x"], "there is no operation 'dance'; choose one of: file_read"),
         (["policy", "explain", "file_read", "x", "--mode", "yolo"], "invalid choice: 'yolo'"),
         (["policy", "trust"], "there is no "),
         (["policy", "trust", "a", "b"], "trust takes one project"),

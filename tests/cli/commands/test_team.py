@@ -161,8 +161,10 @@ def test_team_run_is_run_with_a_team(repository: Path) -> None:
         (["team", "run", "x", "--agents", "a", "--", "y"], "named with --agents, not given after --"),
         (["team", "serve", "--agents", "a", "--route", "rules"], "--route rules needs rules"),
         (["team", "serve", "--agents", "a", "--primary", "b"], "--primary: there is no agent 'b'"),
+        (["team", "run", "x", "--agents", "a=no-such"], "dragoman team: there is no agent or program 'no-such' for a"),
+        (["compare", "x", "--agents", "gemini"], "for gemini; install it with: dragoman agents install gemini"),
         (["team", "log"], "no team has worked yet"),
-        (["team", "merge", "x"], "no branch 'x'? there are none"),
+        (["team", "merge", "x"], "there is no branch 'x'; there are none; they come from"),
     ],
 )
 def test_wrong_usage_says_what_to_do(repository: Path, arguments: list[str], message: str) -> None:

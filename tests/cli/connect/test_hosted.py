@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import re
 import signal
@@ -176,25 +177,37 @@ def test_turns_of_other_members_are_not_in_the_answer(served: Served, shared_fol
 
 
 async def test_a_run_without_a_terminal_leaves_questions_to_other_members(served: Served, shared_folder: Path) -> None:
-    is_queued = asyncio.Event()
+    is_left = asyncio.Event()
 
     async def permission(_: Any) -> str:
-        await is_queued.wait()
+        await is_left.wait()
         return "yes"
 
-    on = {"_dragoman/queue": lambda params: is_queued.set() if params["waiting"] else None}
-    announce = {"host": {"queue": True}}
-    address = f"{served.url}/acp"
-    async with connect(address, upgrade=True, permission=permission, on=on, extra_capabilities=announce) as remote:
+    async with connect(f"{served.url}/acp", upgrade=True, permission=permission) as remote:
         session = await remote.open_session(str(shared_folder))
         async with session.prompt("write b.txt two") as turn:
             await anext(aiter(turn))  # it is about to ask
             arguments = ["run", "--host", served.url, "--session", session.id, "--prompt", "mine"]
             ran = await asyncio.create_subprocess_exec(*DRAGOMAN, *arguments, stdin=subprocess.DEVNULL, **PIPES)
+            assert ran.stderr is not None
             async with asyncio.timeout(TIMEOUT):
-                out, err = await ran.communicate()
-    assert (out, b"left to other members: Write b.txt" in err) == (b"mine\n", True)
+                while b"left to other members: Write b.txt" not in await ran.stderr.readline():
+                    assert ran.returncode is None
+                is_left.set()
+                out, _ = await ran.communicate()
+    assert out == b"mine\n"
     assert (shared_folder / "b.txt").read_text() == "two"
+
+
+def test_the_audit_log_of_a_host_names_the_member_who_decided(served: Served, shared_folder: Path) -> None:
+    ran = run("--host", served.url, "--yes", "--prompt", "write c.txt three")
+    assert (ran.code, (shared_folder / "c.txt").read_text()) == (0, "three")
+    command = [*DRAGOMAN, "audit", "show", "--json"]
+    shown = subprocess.run(command, env=served.environ, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    entries = json.loads(shown.stdout)
+    decided = [each for each in entries if each["what"] == "decided" and "c.txt" in str(each.get("resource"))]
+    assert decided[0]["reason"] == "the user said allow (once)"
+    assert decided[0]["detail"]["user"] == getpass.getuser()
 
 
 # --- --lend -------------------------------------------------------------------------------------------------

@@ -63,6 +63,13 @@ def test_a_turn_is_our_own_from_the_hosts_notice_to_its_end(
     assert (presence.is_own_turn, presence.is_others_turn) == (is_own, is_others)
 
 
+def test_a_late_notice_of_an_earlier_turn_changes_nothing() -> None:
+    presence, _ = create_presence()
+    notify(presence, "_dragoman/turn", state="yours", turn="ours", by="ann")
+    notify(presence, "_dragoman/turn", state="running", turn="theirs", by="ben")
+    assert (presence.is_own_turn, presence.is_others_turn) == (True, False)
+
+
 def test_of_two_own_clients_only_the_other_is_shown() -> None:
     presence, _ = create_presence()
     mine = {"user": "ann", "role": "admin", "client": "dragoman"}

@@ -241,7 +241,8 @@ def test_an_error_is_also_a_json_result(
 
 
 def test_a_closed_pipe_ends_the_run(tmp_path: Path) -> None:
-    command = [*DRAGOMAN, "run", "--json", "--prompt", "/slow 1000", "--", *EVERYTHING]
+    # It goes on writing: only a write shows that nobody reads any more.
+    command = [*DRAGOMAN, "run", "--json", "--prompt", "/stream 1000000 100", "--", *EVERYTHING]
     with started(command, cwd=tmp_path, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as running:
         assert running.stdout is not None
         running.stdout.readline()
@@ -284,6 +285,19 @@ def test_a_newer_store_is_reported_before_the_agent_starts(tmp_path: Path, file:
     assert in_process("sessions", cwd=tmp_path).returncode == 10
 
 
+def test_a_state_folder_that_cannot_be_written_is_not_answered_with_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder can be made here")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "state"))
+    ran = ask("/echo hi", EVERYTHING, cwd=tmp_path)
+    assert ran.returncode == 10
+    assert "set XDG_STATE_HOME to a folder that can be written" in ran.stderr
+    assert "--no-store" not in ran.stderr
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+    assert ask("/echo hi", EVERYTHING, cwd=tmp_path).returncode == 0
+
+
 def test_a_locked_store_is_reported_and_nothing_is_lost(tmp_path: Path, file: Path) -> None:
     ask("/echo hi", EVERYTHING, cwd=tmp_path)
     holder = sqlite3.connect(file, isolation_level=None)
@@ -313,6 +327,7 @@ def test_everything_shown_before_the_disk_was_full_is_in_the_log(tmp_path: Path)
     )
     assert ran.returncode == 10
     errors = [line for line in ran.stderr.splitlines() if "is working…" not in line]  # progress on a slow machine
+    assert errors.pop(0) == "new session roof"
     assert len(errors) == 1
     assert "sessions.db" in ran.stderr
     logged = in_process("sessions", "show", "roof", "--json", cwd=tmp_path)
@@ -465,3 +480,17 @@ def test_a_session_name_with_shell_characters_is_refused_but_an_old_one_is_found
     assert (summary.name, summary.turns) == (wrong, 2)
     copied = in_process("sessions", "fork", wrong, "loft work", cwd=tmp_path)
     assert "--session 'loft work' 'PROMPT'" in copied.stdout
+
+
+def test_a_new_session_without_a_name_and_a_prompt_is_not_kept(tmp_path: Path, file: Path) -> None:
+    for options in ([], ["--session", "notes"]):
+        failed = ask("hello", EVERYTHING, *options, "--model", "nope", cwd=tmp_path)
+        assert "there is no model 'nope'" in failed.stderr
+        assert not stored_sessions(file), "it could not be set up"
+    with OnScreen("chat", "--", *EVERYTHING, cwd=tmp_path) as terminal:
+        terminal.await_last("›")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert not stored_sessions(file)
+    assert ask("hello", EVERYTHING, cwd=tmp_path).returncode == 0
+    assert [session.turns for session in stored_sessions(file)] == [1]

@@ -32,7 +32,7 @@ def test_what_is_typed_while_the_agent_starts_is_sent(tmp_path: Path, gated_agen
     command, gate = gated_agent
     with OnScreen("chat", "--", *command, cwd=tmp_path) as terminal:
         terminal.await_text("s · Ctrl-C quits")
-        assert "starting python" in terminal.text
+        assert "starting gated" in terminal.text
         terminal.type("/echo early" + ENTER + "half a li")
         gate.touch()
         terminal.await_line("early")
@@ -49,7 +49,7 @@ def test_without_the_line_editor_typing_ahead_stays_on_the_line(
     monkeypatch.setenv("TERM", "dumb")
     command, gate = gated_agent
     with OnTerminal("chat", "--", *command, cwd=tmp_path) as terminal:
-        terminal.await_text("starting python")
+        terminal.await_text("starting gated")
         terminal.type("/echo fir")
         gate.touch()
         terminal.await_text("› /echo fir")
@@ -86,6 +86,17 @@ def test_a_slow_start_shows_the_last_lines_of_stderr(tmp_path: Path, monkeypatch
     assert ran.stderr.splitlines()[0] == "  no network"
     quiet = in_process("run", "--quiet", "--no-store", "--prompt", "hi", "--", *SILENT, cwd=tmp_path)
     assert quiet.stderr.startswith("dragoman run: python did not answer")
+
+
+def test_a_program_that_answers_nothing_is_named_once_with_what_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "INITIALIZE_TIMEOUT", 1.5)
+    monkeypatch.setattr(local, "SLOW_START", 0)
+    monkeypatch.setattr(local, "NO_ANSWER_HINT", 0)
+    monkeypatch.setattr(progress, "INTERVAL", 0.05)
+    ran = in_process("run", "--no-store", "--prompt", "hi", "--", "sleep", "300", cwd=tmp_path)
+    assert ran.stderr.count("sleep has answered nothing yet; many agents speak ACP only with an option") == 1
 
 
 async def test_in_a_log_progress_is_a_line_now_and_then(

@@ -159,3 +159,10 @@ def test_a_broken_file_is_named_with_its_line_and_left_alone(home: Path) -> None
     assert 'settings.json: line 3: a comma or "}" was expected' in ran.stderr
     assert "line 3" in in_process("editors").stdout
     assert os.listdir(zed(home).parent) == ["settings.json"]
+
+
+def test_an_unknown_agent_is_answered_with_a_way_to_name_one_that_works(home: Path) -> None:
+    ran = in_process("editors", "show", "zed", "everything")
+    assert ran.returncode == 2
+    assert "there is no agent 'everything'; choose one with dragoman editors show EDITOR NAME, or " in ran.stderr
+    assert in_process("editors", "show", "zed", "roof").returncode == 0

@@ -61,7 +61,7 @@ class ReloadedHost:
         lines = []
         while line := self.served.process.stderr.readline():
             lines.append(json.loads(line))
-            if lines[-1]["message"].startswith("loaded settings"):
+            if lines[-1]["message"].startswith("loaded again: "):
                 return lines
         raise AssertionError("the host ended")
 
@@ -83,6 +83,7 @@ def test_sighup_loads_settings_certificate_and_access_log_again(tmp_path: Path) 
         host.log.rename(tmp_path / "access.log.1")
         lines = host.reload()
         assert any(line["message"] == "changed: roots" for line in lines), lines
+        assert lines[-1]["message"] == "loaded again: settings, certificate, access log, tokens"
         assert host.certificate() != before
         assert host.certificate() == host.cert.read_text()
         assert host.get("/api/host")["roots"] == [str(tmp_path / "two")]
@@ -102,6 +103,7 @@ def test_what_cannot_be_loaded_leaves_the_old_in_use(tmp_path: Path) -> None:
         errors = [line["message"] for line in lines if line["level"] == "error"]
         assert any("host.roots" in each for each in errors), errors
         assert any("certificate" in each for each in errors), errors
+        assert lines[-1]["message"] == "loaded again: access log, tokens"
         assert host.certificate() == before
         host.cert.write_text(before)
         assert host.get("/api/host")["roots"] == [str(tmp_path / "one")]

@@ -137,7 +137,9 @@ def test_without_a_store_nothing_is_listed_and_nothing_created(
     assert run() == 0
     assert capfd.readouterr().out == "no sessions are stored yet\n"
     assert run("show", "roof") == 1
-    assert capfd.readouterr().err == "dragoman sessions show: there is no session 'roof' in this store\n"
+    assert capfd.readouterr().err == (
+        "dragoman sessions show: there is no session 'roof'; `dragoman sessions` lists all sessions\n"
+    )
     assert run("repair") == 0
     assert not os.path.exists(user_paths().sessions)
 
@@ -354,3 +356,12 @@ def test_ages_are_formatted_for_people(seconds: int, expected: str) -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
     assert format_age((now - timedelta(seconds=seconds)).isoformat(), now) == expected
     assert format_age("yesterday-ish", now) == "at some time"
+
+
+def test_a_session_name_that_is_almost_right_is_answered_with_the_right_one(
+    run: Dragoman, two: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("show", "rooof") == 1
+    assert capfd.readouterr().err == "dragoman sessions show: there is no session 'rooof'; did you mean roof?\n"
+    assert run("export", "roof1") == 1
+    assert "did you mean roof?" in capfd.readouterr().err

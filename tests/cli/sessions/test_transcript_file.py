@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.sessions.transcript_file import markdown_to_html
+from dragoman.cli.sessions.transcript_file import MAX_QUOTE_DEPTH, markdown_to_html
 from tests.cli.process import in_process, run
 
 
@@ -42,6 +42,37 @@ def test_a_session_becomes_markdown(folder: Path) -> None:
     assert (both.returncode, "choose one of" in both.stderr) == (2, True)
 
 
+def test_options_can_stand_between_the_session_and_its_file(folder: Path) -> None:
+    for arguments in (
+        ["--html", "a.html"],
+        ["--thoughts", "--html", "b.html", "--force"],
+        ["--html", "--out", "c.html"],
+    ):
+        ran = in_process("sessions", "export", "tale", *arguments, cwd=folder)
+        assert (ran.returncode, ran.stderr) == (0, "")
+    assert (folder / "a.html").read_text() == (folder / "c.html").read_text()
+    store = str(folder / "state" / "dragoman" / "sessions.db")
+    assert in_process("sessions", "fork", "tale", "--store", store, "copy", cwd=folder).returncode == 0
+    assert in_process("sessions", "rename", "copy", "--json", "other", cwd=folder).returncode == 0
+    twice = in_process("sessions", "export", "tale", "d.html", "--out", "e.html", cwd=folder)
+    assert (twice.returncode, "give the output file once" in twice.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("file", "beginning", "note"),
+    [
+        ("tale.html", "<!DOCTYPE html>", " as html, as .html says"),
+        ("tale.MD", "# tale\n", " as markdown, as .md says"),
+        ("tale.session", "{", ""),
+    ],
+)
+def test_the_suffix_of_the_file_chooses_the_form(folder: Path, file: str, beginning: str, note: str) -> None:
+    ran = in_process("sessions", "export", "tale", file, cwd=folder)
+    assert (folder / file).read_text().lower().startswith(beginning.lower())
+    assert note in ran.stdout
+    assert (" says; " in ran.stdout) == bool(note)
+
+
 def test_the_sessions_of_another_store_are_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = folder / "state" / "dragoman" / "sessions.db"
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "other"))
@@ -69,3 +100,10 @@ def test_the_sessions_of_another_store_are_listed(folder: Path, monkeypatch: pyt
 )
 def test_markdown_becomes_html_and_everything_else_is_text(text: str, html: str) -> None:
     assert markdown_to_html(text) == html
+
+
+def test_quotes_of_any_depth_become_html() -> None:
+    html = markdown_to_html(">" * 2000 + " deep\n" + "> " * 2000 + "deeper")
+    assert html.count("<blockquote>") == html.count("</blockquote>") == MAX_QUOTE_DEPTH + 1
+    assert "deep" in html
+    assert "deeper" in html

@@ -19,6 +19,8 @@ PERMISSION = [
     KeyChoice("n", "no", "n", "Not now"),
 ]
 
+FORM = [KeyChoice("y", "answer", "answer"), KeyChoice("n", "decline", "decline")]
+
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
@@ -62,6 +64,10 @@ async def ask(terminal: tuple[int, int], choices: list[KeyChoice], *keys: str) -
         (PERMISSION, ["no"], "n"),
         (PERMISSION, ["NO"], "n"),
         (PERMISSION, ["yes, for this session"], "s"),
+        (FORM, ["yes"], "answer"),
+        (FORM, ["n"], "decline"),
+        (FORM, ["no\r"], "decline"),
+        (FORM, ["decline"], "decline"),
     ],
 )
 async def test_keys_and_words_answer(

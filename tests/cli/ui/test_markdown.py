@@ -138,7 +138,7 @@ def test_a_partially_shown_word_is_not_wrapped() -> None:
     assert "".join(piece for piece, _ in shown) == "12345 789abcdef\nghi"
 
 
-LIVELY = st.text(st.sampled_from("ab *_`~#>-|[]()\\!1.\n\t 漢é\x1b\x07\r"), max_size=80)
+LIVELY = st.text(st.sampled_from("ab *_`~#>-|[]()\\!1.\n\t 漢é\x1b\x07\r\x9b\u202e\u200b"), max_size=80)
 
 
 def letters(*chunks: str, width: int) -> Pieces:
@@ -169,11 +169,12 @@ def test_chunk_boundaries_make_no_difference(longest_mark: int, text: str, cuts:
 
 
 @given(LIVELY, st.integers(8, 60))
+@example("```a\x1b]52;c;b3du\x07\u202e\nb\n```\n", 40)  # the language of code
 def test_no_letter_is_lost_and_no_control_character_remains(text: str, width: int) -> None:
     output = plain(text, width=width)
     for letter in "ab漢é":
         assert output.count(letter) == text.count(letter)
-    assert {character for character in output if unicodedata.category(character) == "Cc"} <= {"\n", "\t"}
+    assert {character for character in output if unicodedata.category(character) in ("Cc", "Cf")} <= {"\n", "\t"}
 
 
 @given(st.lists(st.text(st.sampled_from("ab漢"), min_size=1, max_size=4), max_size=40), st.integers(10, 60))

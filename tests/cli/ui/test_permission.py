@@ -170,7 +170,9 @@ def test_an_answer_is_remembered_for_its_scope_and_can_be_revoked(home: Home, ke
         assert (
             "▌   command: touch made\n▌   this command is not sandboxed: it can do whatever you can\n" in terminal.text
         )
-        assert "▌   s  yes, for this session\n▌   w  yes, always in this folder\n" in terminal.text
+        screen = terminal.text.replace("\n▌ ", " ")
+        assert "w  yes, for exactly this command, always in this folder" in screen
+        assert "a  yes, always for exactly this command" in screen
         terminal.type(f"{key}\n")
         assert terminal.end() == 0
     os.unlink(home.work / "made")

@@ -100,3 +100,36 @@ def test_the_scopes_of_the_draft_map_to_their_keys() -> None:
     found = offered(question)
     assert "".join(found) == "yswan"
     assert [choose_option(options, ALLOW, found[key].scope) for key in "yswa"] == list(SCOPES)
+
+
+@pytest.mark.parametrize(
+    ("operations", "target"),
+    [
+        (["file_write"], "changing this file"),
+        (["file_read"], "reading this file"),
+        (["terminal_execute"], "exactly this command"),
+        (["mcp_tool"], "this tool"),
+        (["other"], "exactly this"),
+        (["file_read", "file_write"], "exactly this"),
+    ],
+)
+def test_each_key_says_what_is_remembered(operations: list[str], target: str) -> None:
+    questions = tuple(Question(operation=operation, resource="/here/x") for operation in operations)
+    prompt = PermissionPrompt(questions=questions, decision=prompt_with().decision, options=())
+    choices = {key.key_choice.key: key.key_choice for key in answer_keys(prompt, SCOPES)}
+    assert choices["s"].meaning == f"yes, for {target}, in this session"
+    assert choices["w"].meaning == f"yes, for {target}, always in this folder"
+    assert choices["a"].meaning == f"yes, always for {target}"
+    assert [choices[key].short for key in "yswa"] == [
+        "once",
+        f"{target}, this session",
+        f"{target}, always here",
+        f"{target}, always",
+    ]
+
+
+def test_an_option_that_the_agent_remembers_claims_no_scope_of_ours() -> None:
+    keys = answer_keys(prompt_with("allow_once", "allow_always", "reject_once", "reject_always"), SCOPES[:2])
+    meanings = {key.key_choice.key: (key.key_choice.meaning, key.key_choice.name) for key in keys}
+    assert meanings["w"] == ("yes, always", "Name 2")
+    assert meanings["4"] == ("no, never", "Name 4")

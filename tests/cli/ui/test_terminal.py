@@ -8,6 +8,7 @@ import os
 import pty
 import unicodedata
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from dragoman.cli.ui.terminal import (
     TerminalOutput,
     char_width,
     clip,
+    escape_json,
     sanitize,
     sanitize_line,
 )
@@ -208,3 +210,37 @@ def test_a_question_longer_than_the_screen_names_its_subject_again_above_the_key
     assert asyncio.run(ask([subject, StyledLine("+ a line")])).count("rm -rf x") == 1
     screen = asyncio.run(ask([subject, *(StyledLine(f"+ {number}") for number in range(60))]))
     assert "▌ + 59\n▌ All of this is about:\n▌ rm -rf x\n▌   y  yes\n" in screen
+
+
+@pytest.mark.parametrize("value", ["\x9b31m", "\u202eabc", "\x7f", "\U000e0041", "é\u200b", "plain"])
+def test_json_for_a_terminal_has_escapes_and_the_same_value(value: str) -> None:
+    escaped = escape_json(msgspec.json.encode({"a\x9d": value}))
+    assert msgspec.json.decode(escaped) == {"a\x9d": value}
+    assert sanitize(escaped.decode()) == escaped.decode()
+
+
+def test_sentences_are_broken_between_words_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OutputStream, "width", 60)
+    sentence = "the connection to the host was lost and is tried again in a moment, as long as you want"
+    screen, pipe = Screenlike(), io.StringIO()
+    OutputStream(screen, PLAIN).write_prose(sentence)
+    OutputStream(pipe, PLAIN).write_prose(sentence)
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) < 60
+    assert " ".join(lines) == sentence
+    assert pipe.getvalue() == f"{sentence}\n"
+    row = Screenlike()
+    OutputStream(row, PLAIN).write_prose("  :mode [ID]       show or change the mode of the agent, and list all modes")
+    assert row.getvalue().splitlines()[1].startswith(" " * 19 + "and list")
+
+
+def test_a_question_is_broken_between_words_and_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OutputStream, "width", 40)
+    question = "y  yes, for changing this file, always in this folder, until you revoke it; " + "x" * 50
+    screen = Screenlike()
+    OutputStream(screen, PLAIN).write_question([StyledLine(question)])
+    rows = [line.removeprefix(f"{QUESTION_BAR} ") for line in screen.getvalue().splitlines()]
+    assert "".join(rows) == question
+    assert all(row.endswith((" ", "x")) for row in rows)
+    assert max(map(len, rows)) <= 38

@@ -14,7 +14,7 @@ from dragoman.cli.registry.progress import StepProgress
 from dragoman.cli.registry.registries import Registries
 from dragoman.cli.ui.format import print_json, report
 from dragoman.registry.fault import RegistryFault
-from dragoman.registry.index.entry import BINARY, NPX, Binary, Entry, Package
+from dragoman.registry.index.entry import BINARY, NPX, Binary, Entry, Package, fixed_package_fault
 from dragoman.registry.install.lock import LockedAgent, edit_lock, load_lock, read_tree
 from dragoman.registry.install.npm_lock import wanted_node
 from dragoman.registry.install.plan import Plan, Wishes
@@ -168,6 +168,8 @@ def locked_plan(path: str, name: str, entry: LockedAgent, installer: Installer, 
         }
         about = msgspec.structs.replace(about, binaries=binaries)
         return Plan(entry=about, digest=target.sha256, archive=target.archive, size=target.size or None, **common)
+    if fault := fixed_package_fault(entry.kind, entry.version, entry.package, entry.by, entry.scripts):
+        raise RegistryFault("hash", f"{path}: agents.{name}: {fault}; write it with: dragoman agents lock")
     tree = read_tree(path, name, entry)
     about = msgspec.structs.replace(about, packages={entry.kind: Package(kind=entry.kind, name=entry.package)})
     packages = tree.count(b'"integrity"') if entry.kind == NPX else tree.count(b"==")

@@ -19,6 +19,10 @@ from dragoman.registry.index.search import Match, Query, search
 from dragoman.registry.index.sources import Catalog
 from dragoman.registry.platforms import PLATFORMS, this_machine
 
+# How many ids are suggested when nothing matches, and how similar (of difflib): clude is claude, but not code.
+MAX_SUGGESTIONS = 3
+SIMILARITY = 0.7
+
 HELP = f"""\
 Lists the agents of the registry; --can and --login keep those that are not
 known to lack something. What an agent can do is known from its own start on
@@ -49,7 +53,7 @@ def run(name: str, arguments: list[str]) -> int:
     parser.add_value("--can", "NAME,...", "only agents that may have these capabilities", repeated=True)
     parser.add_value("--login", "NAME,...", "only agents with one of these logins", repeated=True)
     parser.add_argument("--with", dest="kind", choices=KINDS, default="", help="only this kind of distribution")
-    parser.add_argument("--platform", choices=PLATFORMS, default="", help="for another platform than this one")
+    parser.add_value("--platform", "PLATFORM", f"one of: {', '.join(PLATFORMS)}", choices=PLATFORMS, default="")
     parser.add_flag("--all", "also show what cannot run here, and why")
     options = parser.read_options(arguments)
     query = Query(
@@ -72,7 +76,7 @@ def _search(options: argparse.Namespace, query: Query) -> int:
     if options.json:
         print_json({"sources": sources_to_json(catalog), "agents": [_match_to_json(match) for match in matches]})
     else:
-        _print_matches(matches, query, installed, sum(1 for _ in catalog.all()))
+        _print_matches(matches, query, installed, [found.entry.id for found in catalog.all()])
         print_sources(catalog)
     return 0 if matches else 1
 
@@ -110,10 +114,24 @@ def known_facts(registries: Registries) -> Callable[[Entry], AgentFacts | None]:
     return facts_of
 
 
-def _print_matches(matches: list[Match], query: Query, installed: list[str], total: int) -> None:
+def close_ids(words: Iterable[str], known_ids: Iterable[str]) -> list[str]:
+    """Return the ids that the words may mean: similar ones, or with a similar part, as claude of claude-acp."""
+    from difflib import get_close_matches
+
+    ids_by_part: dict[str, list[str]] = {}
+    for id in known_ids:
+        for part in {id, *id.split("-")}:
+            ids_by_part.setdefault(part, []).append(id)
+    parts = [part for word in words for part in get_close_matches(word.lower(), ids_by_part, cutoff=SIMILARITY)]
+    return list(dict.fromkeys(id for part in parts for id in ids_by_part[part]))[:MAX_SUGGESTIONS]
+
+
+def _print_matches(matches: list[Match], query: Query, installed: list[str], known_ids: list[str]) -> None:
     output = OutputStream(sys.stdout)
     if not matches:
-        output.write_line(f"none of {format_count(total, 'agent')} matches", "yellow")
+        close = close_ids(query.words, known_ids)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        output.write_line(f"none of {format_count(len(known_ids), 'agent')} matches{hint}", "yellow")
         return
     ids = max(len(match.entry.id) for match in matches)
     versions = min(12, max(len(match.entry.version) for match in matches))

@@ -71,7 +71,7 @@ class Background:
         if self.permission_ui is not None and self.permission_ui.is_asking:
             asyncio.get_running_loop().call_later(QUIET_PERIOD, self.show_notice_after_question, text, style)
         elif self._is_turn_running:
-            self._output.write_line(text, style)
+            self._output.write_prose(text, style)
         else:
             self._pending.append(StyledLine(text, style))
             self._wakeup.set()
@@ -120,7 +120,7 @@ class Background:
             item = self._pending.popleft()
             if isinstance(item, StyledLine):
                 self.view.end_turn()
-                self._output.write_lines([item])
+                self._output.write_prose(item.text, item.style)
                 continue
             self.view.show(item)
             if not self._pending:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
@@ -153,15 +152,20 @@ class Chat:
 
     def show_line(self, text: str, style: str = "dim") -> None:
         """Show one line."""
-        self._output.write_line(sanitize_line(text), style)
+        self._output.write_prose(sanitize_line(text), style)
 
     def members_text(self) -> str:
         """Return the members of a session on a host; empty elsewhere."""
         return self._open_session.presence.members_text() if self._open_session.presence is not None else ""
 
-    def show_lines(self, lines: Iterable[StyledLine]) -> None:
-        """Show several lines."""
-        self._output.write_lines(lines)
+    def show_lines(self, lines: Iterable[StyledLine], *, wraps: bool = True) -> None:
+        """Show several lines; `wraps`: they are sentences, and long ones are broken between words."""
+        for line in lines:
+            (self._output.write_prose if wraps else self._output.write_line)(line.text, line.style)
+
+    def expect_mode(self, name: str) -> None:
+        """Do not show the agent's report of this mode."""
+        self._view.expected_mode = name
 
     @property
     def folded_result(self) -> list[StyledLine]:
@@ -343,11 +347,14 @@ class Chat:
 
     def _show_resume_command(self) -> None:
         """Show how to return to a session on a host."""
-        host = self._options.host
-        if host is not None:
-            name = self._open_session.session_ref if self.session is self._open_session.session else self.session.id
-            self._output.write_line(f"{self._farewell}; return with:", "dim")
-            self._output.write_line(f"  dragoman chat {host.flag}--session {shlex.quote(sanitize_line(name))}")
+        if self._options.host is not None:
+            opened = self._open_session
+            other_id = "" if self.session is opened.session else self.session.id
+            advice = opened.return_advice("dragoman chat", other_id)
+            is_command = advice.startswith("with: ")
+            self._output.write_line(f"{self._farewell}; return {'with:' if is_command else advice}", "dim")
+            if is_command:  # on a line of its own, to copy
+                self._output.write_line(f"  {advice.removeprefix('with: ')}")
 
     # --- other members, on a host -----------------------------------------------------------------------------
 

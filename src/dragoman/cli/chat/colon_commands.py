@@ -36,11 +36,14 @@ class ChatSurface(Protocol):
     def show_line(self, text: str, style: str = "dim") -> None:
         """Show one line."""
 
-    def show_lines(self, lines: Iterable[StyledLine]) -> None:
-        """Show several lines."""
+    def show_lines(self, lines: Iterable[StyledLine], *, wraps: bool = True) -> None:
+        """Show several lines; `wraps`: they are sentences, and long ones are broken between words."""
 
     def members_text(self) -> str:
         """Return the members of a session on a host; empty elsewhere."""
+
+    def expect_mode(self, name: str) -> None:
+        """Note that the user chooses this mode; "" for none."""
 
     async def start_new_session(self) -> None:
         """Continue in a new session."""
@@ -133,7 +136,13 @@ async def show_members(chat: ChatSurface, _: str) -> None:
 async def show_or_set_mode(chat: ChatSurface, argument: str) -> None:
     """Show or change the agent's mode."""
     if argument:
-        chat.show_line(f"mode is now {sanitize_line(await settings.set_mode(chat.session, argument))}")
+        chat.expect_mode(argument)
+        try:
+            name = await settings.set_mode(chat.session, argument)
+        except ProtocolError:
+            chat.expect_mode("")
+            raise
+        chat.show_line(f"mode is now {sanitize_line(name)}")
         return
     known = settings.available_modes(chat.session)
     _show_choices(chat, known, chat.session.mode or "", "the agent has no modes")
@@ -200,7 +209,7 @@ async def show_plan(chat: ChatSurface, _: str) -> None:
 async def show_folded_result(chat: ChatSurface, _: str) -> None:
     """Show all lines of the last result of which some were left out."""
     lines = chat.folded_result
-    chat.show_lines(lines[:1] + [StyledLine(f"    {line.text}", line.style) for line in lines[1:]])
+    chat.show_lines(lines[:1] + [StyledLine(f"    {line.text}", line.style) for line in lines[1:]], wraps=False)
     if not lines:
         chat.show_line("no lines were left out of the last turns")
 

@@ -20,9 +20,9 @@ COMMAND = CommandGroup(
     """\
 examples:
   dragoman check agent -- my-agent --acp
-  dragoman check agent --level must --junit check.xml --html check.html -- my-agent --acp
+  dragoman check agent --level must --html check.html -- my-agent --acp
   dragoman check agent --json now.json --baseline known.json -- my-agent --acp
-  dragoman check agent --only agent.cancel agent.order.02 -- dragoman agent everything
+  dragoman check agent --only agent.cancel -- dragoman agent everything
   dragoman check agent http://127.0.0.1:8000/acp
   dragoman check client -- dragoman run --prompt hello --yes -- {agent}
   dragoman check client --serve --only client.update

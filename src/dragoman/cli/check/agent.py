@@ -17,15 +17,16 @@ from dragoman.conformance.harness.settings import AgentSettings
 from dragoman.conformance.harness.targets import CommandAgent, Target
 from dragoman.conformance.prompts import read_script
 from dragoman.conformance.report.baseline import read_baseline
+from dragoman.transport.address import is_remote
 from dragoman.transport.remote.address import redact_url
-from dragoman.transport.socket import is_remote
 
 EPILOG = """\
-Each requirement is tried with a new process in an empty folder. Nothing that
-the agent does ends the check. What an agent did not do (it made no tool call,
-for example) is inconclusive, not a failure. An agent with a model is asked in
-plain words to read, write and run something; --script FILE has the prompts that
-make yours do it:
+Each requirement is tried with a new process. It starts in the current folder,
+and its session has a new folder, which is removed. Nothing that the agent does
+ends the check. What an agent did not do (it made no tool call, for example) is
+inconclusive, not a failure. An agent with a model is asked in plain words to
+read, write and run something; --script FILE has the prompts that make yours do
+it:
 
   [prompts]
   read = "Read the file {file}."
@@ -42,9 +43,9 @@ EXAMPLES = """
 
 examples:
   dragoman check agent -- my-agent --acp
-  dragoman check agent --level must --junit check.xml --html check.html -- my-agent --acp
+  dragoman check agent --level must --html check.html -- my-agent --acp
   dragoman check agent http://127.0.0.1:8000/acp
-  dragoman check agent --only agent.ws --token-file ~/.office-token wss://office.example:7437/acp
+  dragoman check agent --only agent.ws --token-file t.txt wss://office:7437/acp
   dragoman check agent --dialect draft --only agent.draft -- my-agent"""
 
 

@@ -55,8 +55,8 @@ EXAMPLES = """
 
 examples:
   dragoman check client -- dragoman run --prompt hello --yes -- {agent}
-  dragoman check client --level must --html check.html -- my-client --agent {agent}
-  dragoman check client --only client.process client.order -- python my_client.py
+  dragoman check client --html check.html -- my-client --agent {agent}
+  dragoman check client --only client.order -- python my_client.py
   dragoman check client --only client.http -- my-client --connect {url}
   dragoman check client --over ws -- my-client --connect {url}
   dragoman check client --serve --only client.update --json editor.json"""

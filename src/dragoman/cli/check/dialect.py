@@ -20,8 +20,8 @@ from dragoman.config.host_section import NamedHost
 from dragoman.config.host_tokens import read_token
 from dragoman.dialect.dialects import DEFAULT_DIALECT
 from dragoman.engine.loop import run as run_loop
+from dragoman.transport.address import is_remote
 from dragoman.transport.remote.address import redact_url
-from dragoman.transport.socket import is_remote
 
 EPILOG = """\
 The agent is started and gets one message, `initialize`; it opens no session and
@@ -59,7 +59,7 @@ def main(name: str, arguments: list[str]) -> int:
         shown = redact_url(options.url)
     else:
         agent = resolve_agent(parser, options.agent, command)
-        target, settings, shown = agent.argv, {"env": agent.env}, shlex.join(agent.argv)
+        target, settings, shown = agent.argv, {"env": agent.env, "sandbox": agent.confinement}, shlex.join(agent.argv)
     try:
         found = run_loop(_ask(target, settings))
     except (ProtocolError, ConnectionFailed) as error:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.cli import exit_codes
+from dragoman.cli.connect.record import close_session_name
 from dragoman.cli.host_client import api
 from dragoman.cli.host_client.store import HostStore
 from dragoman.cli.messages import with_cli_advice
@@ -60,10 +61,14 @@ def main(arguments: list[str]) -> int:
         "attach", "[HOST] [--agent NAME] [--session SESSION]", "Connect an editor to an agent on a host.", EPILOG
     )
     parser.add_argument("host", nargs="?", metavar="HOST", help="a name from `dragoman hosts`, or a URL")
+    parser.add_value("--host", "HOST", "the same as HOST", dest="host_option")
     parser.add_value("--agent", "NAME", "the agent of the host (its first one)", default="")
     parser.add_value("--session", "SESSION", "join this session instead of opening a new one")
     parser.add_value("--token-file", "FILE", "file with the access token (or set DRAGOMAN_TOKEN)")
     options = parser.read_options(arguments, "; the host starts the agents")
+    if options.host is not None and options.host_option is not None:
+        parser.error("give the host once: as HOST or with --host")
+    options.host = options.host or options.host_option
     try:
         return run_loop(attach(api.resolve_host(options.host, options.token_file), options))
     except ConfigFault as fault:
@@ -125,8 +130,9 @@ async def _fetch_host_info(host: api.HostTarget) -> dict[str, Any]:
 
 async def _find_session(host: api.HostTarget, name: str, host_argument: str | None) -> Summary:
     """Return the session to join; raises ConfigFault when it does not exist or this user may not see it."""
+    store = HostStore(host)
     try:
-        return await HostStore(host).find(name)
+        return await store.find(name)
     except ProtocolError as error:
         if error.kind != Kind.SESSION_NOT_FOUND:
             raise
@@ -135,9 +141,11 @@ async def _find_session(host: api.HostTarget, name: str, host_argument: str | No
         )
         # A share link is a secret, so it is not repeated.
         host_name = host_argument if host_argument and "://" not in host_argument else host.display_name
+        close = await close_session_name(store, name, may_be_new=False) if error.data else ""
+        hint = f"; did you mean {close}?" if close else ""
         listing = f"dragoman sessions --host {host_name}"
         raise ConfigFault(
-            [f"{problem}; `{listing}` lists all sessions; without --session a new one is opened"]
+            [f"{problem}{hint}; `{listing}` lists all sessions; without --session a new one is opened"]
         ) from None
 
 

@@ -14,7 +14,7 @@ from dragoman.cli import exit_codes
 from dragoman.cli.parser import Parser
 from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import report
-from dragoman.cli.ui.terminal import sanitize_line
+from dragoman.cli.ui.terminal import escape_json, sanitize_line
 from dragoman.config.config_file import load_config
 from dragoman.config.host_section import store_address
 from dragoman.config.paths import user_paths
@@ -162,7 +162,7 @@ def export_entries(_: Parser, options: argparse.Namespace) -> int:
     entries = _selected_entries(options)
     if options.format == "jsonl":
         for entry in entries:
-            print(json.dumps(entry, ensure_ascii=False))
+            print(escape_json(json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogatepass")).decode())
         return exit_codes.OK
     import csv
 

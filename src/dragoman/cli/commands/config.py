@@ -29,7 +29,16 @@ VARIABLES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "NO_COLOR", "
 SECRET_VARIABLES = ("DRAGOMAN_TOKEN",)
 
 # Extras, and a module of each.
-EXTRAS = {"tui": "prompt_toolkit", "host": "uvicorn"}
+EXTRAS = {
+    "tui": "prompt_toolkit",
+    "host": "uvicorn",
+    "web": "uvicorn",
+    "mcp": "mcp",
+    "postgres": "asyncpg",
+    "nats": "nats",
+    "attest": "pypi_attestations",
+    "otel": "opentelemetry",
+}
 
 EPILOG = """\
 config.toml holds your agents, the settings of `dragoman serve` ([host], see
@@ -136,7 +145,7 @@ def show_config(_: Parser, options: argparse.Namespace) -> int:
     if known.hosts:
         values["hosts"] = f"{', '.join(known.hosts)} ({known.default_host or 'this machine'} by default)"
     for name, is_installed in extras.items():
-        values[f"extra {name}"] = "installed" if is_installed else f"not installed: pip install dragoman[{name}]"
+        values[f"extra {name}"] = "installed" if is_installed else f"not installed: pip install 'dragoman[{name}]'"
     report(options, settings, (f"{name:15} {value}" for name, value in (values | variables).items()))
     return _report_faults(options, faults)
 

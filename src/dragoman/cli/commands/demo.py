@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 
@@ -20,10 +21,10 @@ from dragoman.cli.connect.prompt import Interrupts, run_turn
 from dragoman.cli.messages import error_text, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import NO_BREAK, TerminalOutput
-from dragoman.config.config_file import NamedAgent
+from dragoman.config.config_file import own_agent
 
 # -P: the working directory does not decide what is imported.
-AGENT = NamedAgent(name="everything", command=sys.executable, args=("-P", "-m", "dragoman", "agent", "everything"))
+AGENT = own_agent("everything", "agent")
 PROMPT = "/tour"
 SAMPLE_FILE = ("notes.txt", "a line to read\na line to change\n")
 EXAMPLES = ("/tour", "/write note.txt hello", f"/edit {SAMPLE_FILE[0]} read see", "/run ls -l", "/plan", "/help")
@@ -44,6 +45,8 @@ def main(arguments: list[str]) -> int:
     """Parse the arguments, then start the chat."""
     parser = Parser("demo", "", "Chat with the built-in demo agent. It needs no model and no network.", EPILOG)
     parser.read_options(arguments, "; use `dragoman chat`")
+    for number in (signal.SIGHUP, signal.SIGTERM):  # their default would leave the folder behind
+        signal.signal(number, _exit_on_signal)
     with tempfile.TemporaryDirectory(prefix="dragoman-demo-") as folder:
         with open(os.path.join(folder, SAMPLE_FILE[0]), "w", encoding="utf-8") as file:
             file.write(SAMPLE_FILE[1])
@@ -51,6 +54,10 @@ def main(arguments: list[str]) -> int:
         if chat.is_interactive():
             return asyncio.run(chat.Chat(options, hints=HINTS).run())
         return asyncio.run(run_demo_prompt(options))
+
+
+def _exit_on_signal(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 async def run_demo_prompt(options: SessionOptions) -> int:

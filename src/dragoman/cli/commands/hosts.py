@@ -27,7 +27,7 @@ from dragoman.config.config_file import NAME_PATTERN, NAME_RULE
 from dragoman.config.host_section import NamedHost
 from dragoman.config.paths import UserPaths, user_paths
 from dragoman.errors import ConfigFault, ConnectionFailed, ProtocolError
-from dragoman.transport.socket import is_remote
+from dragoman.transport.address import is_remote
 
 # The name of the host on this machine.
 LOCAL_HOST = ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import mcp_file
@@ -19,10 +20,14 @@ from dragoman.config.private_files import read_bytes, write_private
 from dragoman.errors import ConfigFault, StartFailed
 from dragoman.schema.mcp import McpServer
 
+if TYPE_CHECKING:
+    from dragoman.bridge.mcp.agent_sessions import AgentSessions
+
 EPILOG = """\
 Configure this command as an MCP server of any MCP host:
 
-  {"mcpServers": {"coder": {"command": "dragoman", "args": ["mcp", "--agent", "opencode"]}}}
+  {"mcpServers": {"coder": {"command": "dragoman",
+                            "args": ["mcp", "--agent", "opencode"]}}}
 
 Its tools open sessions of the agent, prompt it, wait for it, answer its
 questions, and read its transcript. Your policy decides about files and
@@ -100,7 +105,7 @@ async def _run_server(agents: Any, default: str, port: int | None) -> None:
     server = build_agent_server(sessions)
     try:
         if port is None:
-            await server.run_stdio_async()
+            await _serve_stdio(server, sessions)
             return
         from dragoman.mcp.listener import serve_app
 
@@ -110,6 +115,23 @@ async def _run_server(agents: Any, default: str, port: int | None) -> None:
             await asyncio.Event().wait()
     finally:
         await sessions.close_all()
+
+
+async def _serve_stdio(server: Any, sessions: AgentSessions) -> None:
+    """Serve standard input and output until the input ends, or Ctrl-C."""
+    interrupted = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    if sys.stdin is not None and sys.stdin.isatty():
+        what = "This program is an MCP server on standard input and output; an MCP host starts it."
+        print(f"{what} Press Ctrl-C to end it.", file=sys.stderr, flush=True)
+    serving = asyncio.ensure_future(server.run_stdio_async())
+    interruption = asyncio.ensure_future(interrupted.wait())
+    await asyncio.wait((serving, interruption), return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        await sessions.close_all()
+        os._exit(exit_codes.INTERRUPTED)  # the SDK reads the input in a thread that nothing can stop
+    interruption.cancel()
+    await serving
 
 
 # --- the user's servers ---------------------------------------------------------------------------------------

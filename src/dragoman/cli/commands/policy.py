@@ -45,6 +45,7 @@ exit codes:
 examples:
   dragoman policy show
   dragoman policy check
+  dragoman policy check draft.toml
   dragoman policy explain terminal_execute 'git push'
   dragoman policy explain mcp_start 'docs-server --stdio' --server docs
   dragoman policy explain file_write src/main.py --mode plan --json
@@ -61,13 +62,16 @@ def main(arguments: list[str]) -> int:
         EPILOG,
         default="show",
     )
-    parser.add_argument("arguments", nargs="*", metavar="ARGUMENTS", help="explain: OPERATION THING; trust: DIR")
+    parser.add_argument(
+        "arguments", nargs="*", metavar="ARGUMENTS", help="explain: OPERATION THING; check: FILE; trust: DIR"
+    )
     parser.add_value("--cwd", "DIR", "the project folder (the current one)", default=".")
     parser.add_argument("--mode", choices=tuple(MODES), help="show, explain: in this policy mode")
     for name in ("agent", "tool", "kind", "server"):
         parser.add_argument(f"--{name}", metavar=name.upper(), default="", help=f"explain: for this {name}")
     parser.add_value("--folder", "DIR", "explain: folder in which a command starts (the project)")
     parser.add_value("--env", "NAME", "explain: environment variable of a command or server", repeated=True)
+    parser.add_value("--policy", "FILE", "show, explain: with this file in place of yours")
     parser.add_flag("--remove", "trust: stop trusting the file")
     parser.add_flag("--json", "print JSON")
     options, rest = parser.read(arguments)
@@ -79,11 +83,12 @@ def main(arguments: list[str]) -> int:
 
 def check_policy(parser: Parser, options: argparse.Namespace) -> int:
     """Print every error, or the number of rules."""
-    if options.arguments:
-        parser.error("check takes no arguments")
-    root = os.path.realpath(options.cwd)
+    if len(options.arguments) > 1:
+        parser.error("check takes one file; without it, your file and that of the project are checked")
+    file = options.arguments[0] if options.arguments else options.policy
+    roots = () if options.arguments else (os.path.realpath(options.cwd),)
     try:
-        policy = PolicyLoader(user_paths()).load((root,))
+        policy = PolicyLoader(user_paths(), user_file=file).load(roots)
     except ConfigFault as fault:
         if options.json:
             print_json({"faults": fault.faults})
@@ -111,7 +116,7 @@ def show_policy(parser: Parser, options: argparse.Namespace) -> int:
     """Print the mode and the rules that apply in this folder, as they are written in the files."""
     if options.arguments:
         parser.error("show takes no arguments; the folder is given with --cwd")
-    policy = PolicyLoader(user_paths()).load((os.path.realpath(options.cwd),))
+    policy = PolicyLoader(user_paths(), user_file=options.policy).load((os.path.realpath(options.cwd),))
     mode = options.mode or policy.mode
     lines = [f"mode {mode}, where no rule and no grant decides: {mode_summary(mode)}"]
     for file in policy.files:
@@ -127,23 +132,28 @@ def show_policy(parser: Parser, options: argparse.Namespace) -> int:
 
 def explain_decision(parser: Parser, options: argparse.Namespace) -> int:
     """Print the decision and everything that was considered."""
-    if not options.arguments or options.arguments[0] not in OPERATIONS or len(options.arguments) > 2:
+    if options.arguments and options.arguments[0] not in OPERATIONS:
+        parser.error(f"there is no operation {options.arguments[0]!r}; choose one of: {', '.join(OPERATIONS)}")
+    if not options.arguments or len(options.arguments) > 2:
         parser.error(
             f"give an operation and an object, as in: explain file_write README.md; operations: {', '.join(OPERATIONS)}"
         )
     operation, resource = options.arguments[0], options.arguments[1] if len(options.arguments) > 1 else ""
     paths, root = user_paths(), os.path.realpath(options.cwd)
-    policy = PolicyLoader(paths)((root,))
+    loader = PolicyLoader(paths, user_file=options.policy)
+    policy = loader((root,)) if options.policy is None else loader.load((root,))
     is_command = operation == Operation.TERMINAL_EXECUTE
     named = os.path.abspath(os.path.join(options.cwd, resource)) if operation in FILE_OPERATIONS and resource else ""
     if operation in FILE_OPERATIONS and resource:
         resource = os.path.realpath(named)
-    elif is_command:
-        resource = canonical_command(resource)
+    line = resource if is_command else ""
+    if is_command:
+        resource = canonical_command(line)
     question = Question(
         operation=operation,
         resource=resource,
         requested_path=named if named != resource else "",
+        requested_line=line if line != resource else "",
         agent=options.agent,
         tool=options.tool,
         kind=options.kind,
@@ -201,7 +211,9 @@ def _rule_file_to_json(file: RuleFile) -> dict[str, Any]:
 
 _ACTIONS = {
     "show": Action(show_policy, "show", "show the mode and the rules that apply in this folder (default)"),
-    "check": Action(check_policy, "check", "check your policy file and the project's; print every error"),
+    "check": Action(
+        check_policy, "check [FILE]", "check your policy file and the project's, or FILE; print every error"
+    ),
     "explain": Action(
         explain_decision, "explain OP THING", "explain the decision about an operation on a file, a command, a URL, ..."
     ),

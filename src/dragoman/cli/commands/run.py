@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, nullcontext
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from dragoman import ConnectionFailed, Kind, ProtocolError
+from dragoman import ClientTurn, ConnectionFailed, Kind, ProtocolError
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import options as session_options
 from dragoman.cli.connect.json_output import JsonOutput, NullStream
 from dragoman.cli.connect.local import OpenSession, open_session
 from dragoman.cli.connect.options import SessionOptions
-from dragoman.cli.connect.prompt import Interrupts, file_block, run_turn
+from dragoman.cli.connect.prompt import Interrupts, file_block, image_problem, run_turn
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import find_prompter
@@ -39,6 +38,9 @@ if TYPE_CHECKING:
 
 # The time that the turn gets of --timeout when the agent was ready only just in time. Seconds.
 MIN_TURN_TIMEOUT = 0.1
+
+# Timers and clocks differ by less than this. Seconds.
+TIMEOUT_PRECISION = 0.01
 
 EPILOG = f"""\
 Your policy, the project's policy and the policy mode decide what an agent may
@@ -110,6 +112,8 @@ def main(arguments: list[str]) -> int:
     for path in [*given.file, *given.image]:
         if not os.path.exists(path):
             parser.error(f"there is no file {path}")
+    if problem := next(filter(None, map(image_problem, given.image)), ""):
+        parser.error(f"--image: {problem}")
     try:
         is_quiet = given.quiet or given.json
         options = session_options.read_session_options(parser, given, command, quiet=is_quiet, timeout=given.timeout)
@@ -184,7 +188,7 @@ async def prompt_agent(
     """Run the prompt with this output; also write JSON entries if wanted."""
     interrupts, diagnostics, timeout = Interrupts(), terminal.diagnostics, options.timeout
     redact: Callable[[str], str] = str
-    session_ref = ""
+    return_advice = ""
     finish: Callable[..., int] = (lambda code, **_: code) if json_output is None else json_output.write_result
     clock = asyncio.get_running_loop().time
     started = clock()
@@ -193,13 +197,13 @@ async def prompt_agent(
             on_entry = None if json_output is None else json_output.write_entry
             opening = open_session(options, terminal, find_prompter(diagnostics), on_entry=on_entry)
             opened = await _open_within(timeout, stack.enter_async_context(opening))
-            redact, session_ref = opened.permission_ui.redact, opened.session_ref
+            redact, return_advice = opened.permission_ui.redact, opened.return_advice("dragoman run")
             content = prompt.content(opened.agent.capabilities)
             for name in unreachable_files(content, options):
                 diagnostics.write_line(
                     f"{sanitize_line(name)} is attached as a link to a file that the host does not have", "yellow"
                 )
-            remaining = None if timeout is None else max(MIN_TURN_TIMEOUT, round(timeout - (clock() - started), 2))
+            remaining = None if timeout is None else max(MIN_TURN_TIMEOUT, timeout - (clock() - started))
             view = opened.create_view(opened.session)
             progress = show_progress(
                 diagnostics,
@@ -207,7 +211,8 @@ async def prompt_agent(
                 is_paused=lambda: opened.permission_ui.is_asking,
             )
             async with nullcontext() if options.quiet else progress:
-                turn = await run_turn(opened, content, view, interrupts, timeout=remaining)
+                running = run_turn(opened, content, view, interrupts, timeout=remaining)
+                turn = await _finish_within(timeout, started, running)
             code = report_turn_end(turn.stop_reason or "", terminal, opened.permission_ui.refused_count)
         return finish(code)
     except asyncio.CancelledError:
@@ -217,10 +222,8 @@ async def prompt_agent(
     except (ProtocolError, ConnectionFailed) as failure:
         error = as_agent_exit(failure)
         code = report_failure(error, terminal, redact, has_timeout=timeout is not None)
-        if code == exit_codes.DIED and session_ref and not options.quiet:
-            host_flag = options.host.flag if options.host else ""
-            reference = f"{host_flag}--session {shlex.quote(sanitize_line(session_ref))}"
-            diagnostics.write_line(f"the session is stored; continue with: dragoman run {reference}", "dim")
+        if code == exit_codes.DIED and return_advice and not options.quiet:
+            diagnostics.write_line(f"the session is stored; continue {return_advice}", "dim")
         return finish(code, error=error_to_json(error, redact))
 
 
@@ -231,6 +234,17 @@ async def _open_within(timeout: float | None, session: Awaitable[OpenSession]) -
             return await session
     except TimeoutError:
         raise ProtocolError(Kind.TIMEOUT, f"the agent was not ready within {timeout:g} s") from None
+
+
+async def _finish_within(timeout: float | None, started: float, running: Awaitable[ClientTurn]) -> ClientTurn:
+    """Wait for the end of the turn; after a timeout, name the time that the user gave: the start took a part of it."""
+    try:
+        return await running
+    except ProtocolError as error:
+        elapsed = asyncio.get_running_loop().time() - started
+        if timeout is None or error.kind != Kind.TIMEOUT or elapsed < timeout - TIMEOUT_PRECISION:
+            raise
+        raise ProtocolError(Kind.TIMEOUT, f"start and turn took longer than {timeout:g} s", error.data) from error
 
 
 def error_to_json(error: DragomanError, redact: Callable[[str], str] = str) -> dict[str, str]:

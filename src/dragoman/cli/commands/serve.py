@@ -35,10 +35,12 @@ editor that starts its agents itself, use `dragoman attach`. Dragoman's own
 commands take --host. A browser opens the web page at /; there are also /status,
 /healthz, /readyz and /metrics.
 
-At the default address, which only this machine can reach, you need no token.
-Any other address requires TLS, and a token from everybody, also on this
-machine: create one first (dragoman tokens create USER), or configure an OIDC
-issuer. The web page takes a token or a link of `dragoman sessions share`.
+At the default address, which only this machine can reach, commands that you run
+on this machine need no token. A browser always does: sign in to the web page
+with a token (dragoman tokens create "$USER" --role admin), or open a link of
+`dragoman sessions share`. Any other address requires TLS, and a token from
+everybody, also on this machine: create one first (dragoman tokens create USER),
+or configure an OIDC issuer.
 Sessions of remote users can work only in the folders that you name with --root.
 Everybody with access can make an agent run commands as you: roles protect
 sessions, not the machine.
@@ -94,12 +96,15 @@ def main(arguments: list[str]) -> int:
     parser.add_value("--root", "DIR", "folder in which sessions may work; can be repeated", repeated=True)
     parser.add_value("--bind", "ADDRESS", f"listen on ADDRESS:PORT, or on a port of this machine ({DEFAULT_BIND})")
     parser.add_argument("--tls", metavar=("CERT", "KEY"), nargs=2, help="certificate and key, as PEM files")
-    parser.add_value("--store", "URL", "where to store sessions: FILE, memory:, or postgresql://HOST/DATABASE")
+    parser.add_value(
+        "--store", "URL", "where to store sessions: FILE, memory:, postgresql://HOST/DATABASE, nats://A,B,C"
+    )
     parser.add_value("--secrets-key", "FILE", "key that seals credentials in a database; all hosts need the same")
     parser.add_value("--node", "NAME", "name of this node in a fleet (the name of the machine)")
     parser.add_value("--advertise", "URL", "where other nodes reach this one (the address it listens at)")
     parser.add_value("--labels", "LABEL", "what this node has: shared:NAME=PATH or git:URL; repeatable", repeated=True)
     parser.add_value("--node-ca", "FILE", "certificates of other nodes to trust besides the system's")
+    parser.add_flag("--mutual-tls", "nodes must show each other certificates that --node-ca signed")
     parser.add_flag("--allow-drift", "join a fleet whose nodes have other settings, during an update")
     parser.add_value(
         "--grace", "SECONDS", "let turns end for this long at SIGTERM, in a fleet (0)", type=float, default=0.0
@@ -167,6 +172,7 @@ def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSec
         "advertise": options.advertise,
         "labels": tuple(options.labels),
         "node_ca": options.node_ca,
+        "mutual_tls": options.mutual_tls,
         "secrets_key": options.secrets_key,
         "access_log": options.access_log,
         "workspace_tools": options.workspace_tools,

@@ -114,7 +114,7 @@ async def _copy(parser: Parser, options: argparse.Namespace, source_text: str, t
     source_address, target_address = store_address(source_text, here), store_address(target_text, here)
     if source_address == target_address:
         parser.error("the two stores are the same")
-    if source_address.path and not os.path.exists(source_address.path):
+    if source_address.path and not os.path.exists(source_address.path) and os.path.isfile(source_address.path + MOVED):
         # Killed after everything was copied, and repeated.
         source_address = source_address._replace(path=source_address.path + MOVED)
     _require_file(parser, source_address)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from dragoman.cli.connect.which_agent import resolve_agent
 from dragoman.cli.parser import Parser, unknown_word
 from dragoman.config.chains_section import ChainSection, ProxySection
-from dragoman.config.config_file import load_config
+from dragoman.config.config_file import NamedAgent, load_config
 from dragoman.config.paths import user_paths
 from dragoman.roles.proxy.chain import Chain
 from dragoman.roles.proxy.component import Component
@@ -23,17 +22,11 @@ def open_chain(parser: Parser, options: argparse.Namespace, command: list[str], 
     """Return the chain of `dragoman conduct`; exit with advice if something is wrong."""
     if options.chain:
         return _configured_chain(parser, options, wrap)
-    agent, dialect = command, options.agent_dialect
+    agent: list[str] | NamedAgent = command
     if not command and not options.as_proxy:
-        agent, dialect = _named_agent(parser, options, options.agent)
+        agent = resolve_agent(parser, options.agent, [], yes=options.yes)
     proxies = [ProxySection(proxy=proxy, on_exit=options.on_exit) for proxy in options.proxies]
-    return _make(parser, proxies, agent, dialect, options, "chain", wrap)
-
-
-def _named_agent(parser: Parser, options: argparse.Namespace, name: str | None) -> tuple[list[str], str]:
-    agent = resolve_agent(parser, name, [], yes=options.yes)
-    os.environ.update(agent.env)  # the agent inherits them
-    return agent.argv, agent.dialect if options.agent_dialect == "auto" else options.agent_dialect
+    return _make(parser, proxies, agent, options, "chain", wrap)
 
 
 def _configured_chain(parser: Parser, options: argparse.Namespace, wrap: Wrap | None) -> Chain:
@@ -41,27 +34,32 @@ def _configured_chain(parser: Parser, options: argparse.Namespace, wrap: Wrap | 
     section: ChainSection | None = chains.get(options.chain)
     if section is None:
         parser.error(unknown_word("chain", options.chain, chains or ["none is configured"]))
-    agent, dialect = list(section.command), options.agent_dialect
-    if not agent:
-        agent, dialect = _named_agent(parser, options, section.agent)
-    return _make(parser, section.proxies, agent, dialect, options, section.name, wrap)
+    agent = list(section.command) or resolve_agent(parser, section.agent, [], yes=options.yes)
+    return _make(parser, section.proxies, agent, options, section.name, wrap)
 
 
 def _make(
     parser: Parser,
     proxies: Iterable[ProxySection],
-    agent: list[str],
-    dialect: str,
+    agent: list[str] | NamedAgent,
     options: argparse.Namespace,
     name: str,
     wrap: Wrap | None,
 ) -> Chain:
+    more: dict[str, Any] = {"agent": agent or None, "agent_dialect": options.agent_dialect}
+    if isinstance(agent, NamedAgent):
+        dialect = agent.dialect if options.agent_dialect == "auto" else options.agent_dialect
+        more = {
+            "agent": agent.argv,
+            "agent_dialect": dialect,
+            "agent_env": agent.env,
+            "agent_sandbox": agent.confinement,
+        }
     try:
         return Chain(
             [_component(each) for each in proxies],
-            agent=agent or None,
+            **more,
             client_dialect=options.client_dialect,
-            agent_dialect=dialect,
             name=name,
             wrap=wrap,
         )

@@ -6,6 +6,7 @@ The agent uses files and commands of the host, unless a folder of this machine i
 from __future__ import annotations
 
 import os
+import shlex
 from collections import deque
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -14,7 +15,7 @@ from typing import Any
 from dragoman import ClientSession, SandboxUnavailable
 from dragoman.cli.connect import record as records
 from dragoman.cli.connect.json_output import LogFollower
-from dragoman.cli.connect.local import OpenSession
+from dragoman.cli.connect.local import OpenSession, session_flag
 from dragoman.cli.connect.options import sandbox_unavailable_reason
 from dragoman.cli.connect.path_mapping import PathMappingTransport
 from dragoman.cli.connect.presence import SUBSCRIPTIONS, Presence, ShowLine
@@ -35,6 +36,7 @@ class HostedSession(OpenSession):
     presence: Presence
     _host: api.HostTarget
     _host_folder: str  # the folder on the host; `cwd` is the lent one, if there is one
+    _is_share = False  # the token is that of a share link, which gives access to one session only
     _follower: LogFollower | None = None
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
@@ -47,16 +49,18 @@ class HostedSession(OpenSession):
         host_info = await api.request_json(self._host, "GET", "/api/host")
         api.check_agent(self._host, host_info, options.host_agent)
         store = HostStore(self._host)
-        # A share link gives access to one session only.
         if host_info.get("session"):
-            previous: Summary | None = await store.find(host_info["session"])
+            self._is_share = True
+            shared = await store.find(host_info["session"])
+            self.record = records.SessionRecord(store, shared.name or shared.session_id, shared)
         else:
-            previous = None if options.session is None else await records.find_session(store, options.session)
-        self.record = records.SessionRecord(store, options.session, previous)
+            self.record = await records.find_record(store, options.session)
+            if host_info.get("role") == "viewer" and self.record.previous is None and self.record.name is not None:
+                raise _not_visible_fault(self.record, str(host_info.get("user", "")))
         self._host_folder = self._find_folder(host_info.get("roots"))
         self.cwd = options.lend or self._host_folder
         discard: ShowLine = lambda *_: None  # noqa: E731
-        self._show_note: ShowLine = self._show_line or self.diagnostics.write_line
+        self._show_note: ShowLine = self._show_line or self.diagnostics.write_prose
         self._show_own_note = discard if options.quiet else self._show_note
         self.presence = Presence(str(host_info.get("user", "")), self._show_line or discard, self._show_own_note)
         self.presence.own_workspace = options.lend or ""
@@ -82,6 +86,13 @@ class HostedSession(OpenSession):
         if not roots and options.lend is not None:
             raise ConfigFault(["--lend: give the folder on the host that corresponds to it with --cwd"])
         return str(roots[0]) if roots else "/"
+
+    def return_advice(self, command: str, session_id: str = "") -> str:
+        """Return how this command joins the session again. The token of a link is not printed."""
+        flag = session_flag(session_id or self.session_ref)
+        if self._host.is_link:
+            return "with the same link" + ("" if self._is_share else f" and {flag}")
+        return f"with: {command} {self._host.flag}{flag}"
 
     def _create_permission_ui(self, **more: Any) -> PermissionUI:
         """Return the permission UI: ask the user what the host asks; for a lent folder, apply the user's policy
@@ -185,6 +196,7 @@ class HostedSession(OpenSession):
                 if record.previous is None:
                     raise ConfigFault([error.message]) from None
                 return await self._join_session(record.previous)
+            self._report_new_session(record)
         self._follow(session.id, 0)
         return await self._apply_settings(session)
 
@@ -201,6 +213,14 @@ class HostedSession(OpenSession):
         self.presence.session_id = session_id
         if self._follower is not None:
             self._follower.start(session_id, entries)
+
+
+def _not_visible_fault(record: records.SessionRecord, user: str) -> ConfigFault:
+    """Return the error of a viewer for a session that the viewer cannot see and may not open."""
+    name, hint = record.name or "", f"; did you mean {record.close_name!r}?" if record.close_name else ""
+    share = f"dragoman sessions share {shlex.quote(name)} --user {shlex.quote(user)}"
+    message = f"there is no session {name!r} that you can see{hint}; a viewer cannot open a new one"
+    return ConfigFault([f"{message}: ask an admin of the session to run: {share}"])
 
 
 def _track_own_updates(session: ClientSession, presence: Presence) -> Callable[[], bool]:

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from dragoman.cli.ui.terminal import escape_json
 from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.ids import now
 from dragoman.schema.base import encode
-from dragoman.store.contract import FORMAT, Entry, EntryKind
+from dragoman.store.contract import Entry, EntryKind
+from dragoman.store.formats import FIRST_FORMAT
 
 if TYPE_CHECKING:
     from dragoman.cli.host_client.store import HostStore
@@ -26,7 +28,7 @@ def entry_to_json(session: str, entry: Entry) -> dict[str, Any]:
     """Return an entry as a JSON object."""
     line = {"session": session, "seq": entry.seq, "kind": entry.kind, "actor": entry.actor}
     line |= {"time": entry.time, "turn": entry.turn, "body": entry.body}
-    return line | ({"format": entry.format} if entry.format != FORMAT else {})
+    return line | ({"format": entry.format} if entry.format != FIRST_FORMAT else {})
 
 
 class NullStream(io.StringIO):
@@ -70,7 +72,7 @@ class JsonOutput:
         if self.failure is not None:
             return
         try:
-            self._stream.write(encode(line) + b"\n")
+            self._stream.write(escape_json(encode(line)) + b"\n")
             self._stream.flush()
         except OSError as error:
             self.failure = error

@@ -18,6 +18,7 @@ from dragoman.cli.connect import settings
 from dragoman.cli.connect.introduce import note_introduction
 from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.connect.presence import Presence, ShowLine
+from dragoman.cli.connect.session_agent import note_session_agent
 from dragoman.cli.ui.forms import FormPrompt
 from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
 from dragoman.cli.ui.permission import PermissionUI
@@ -25,7 +26,7 @@ from dragoman.cli.ui.progress import show_progress
 from dragoman.cli.ui.terminal import StyledLine, TerminalOutput, clip, sanitize_line
 from dragoman.cli.ui.turn_view import TurnView
 from dragoman.config.paths import user_paths
-from dragoman.errors import StartFailed
+from dragoman.errors import ACP_OPTION_HINT, StartFailed
 from dragoman.policy.redaction import environment_secrets
 from dragoman.store.contract import Entry
 
@@ -42,6 +43,9 @@ HISTORY_ENTRIES = 2000
 # After this time of starting, the user sees what the agent writes to stderr. Seconds.
 SLOW_START = 5
 STDERR_LINES = 3
+
+# After this time without an answer, the user is told that the program may need an option to be an agent. Seconds.
+NO_ANSWER_HINT = 10
 MAX_STDERR_LINE = 200  # characters
 
 
@@ -81,6 +85,8 @@ class OpenSession:
         self._reads_history = reads_history
         self.history: list[bytes] = []  # the last entries of a session that is continued, as lines of its log
         self.history_start = 0  # how many entries are before them
+        self._new_sessions: list[ClientSession] = []
+        self._awaits_first_answer = True  # and the user was not told yet
         self._stderr_lines: deque[str] = deque(maxlen=STDERR_LINES)  # the last ones that are not shown yet
 
     @property
@@ -89,6 +95,11 @@ class OpenSession:
         if self.record is None or not self.record.is_persistent:
             return ""
         return self.record.name or getattr(self.session, "log_id", None) or ""
+
+    def return_advice(self, command: str, session_id: str = "") -> str:
+        """Return how this command continues the session, or another one: "with: COMMAND"; "" when it is not stored."""
+        reference = session_id or self.session_ref
+        return f"with: {command} {session_flag(reference)}" if reference else ""
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Start the agent and open the session, with progress; the stack closes both."""
@@ -116,7 +127,7 @@ class OpenSession:
             "cwd": self.cwd,
             "permission": self.permission_ui.permission,
             "workspace": self.permission_ui.workspace,
-            "elicit": None if prompter is None else FormPrompt(self.permission_ui, prompter, self.diagnostics),
+            "elicit": None if prompter is None else FormPrompt(self.permission_ui, prompter),
             "initialize_timeout": INITIALIZE_TIMEOUT if options.timeout is None else options.timeout,
             "timeout": REQUEST_TIMEOUT if options.timeout is None else options.timeout,
             "trace": options.trace,
@@ -127,10 +138,13 @@ class OpenSession:
                 self.agent = await stack.enter_async_context(pending)
         except TimeoutError:
             raise StartFailed(self._no_answer_text()) from None
+        self._awaits_first_answer = False
         self.permission_ui.bind_agent(self.agent, options.agent.command)
         if options.uses_user_files and options.host is None:
             note_introduction(options.agent, self.agent)
         self.session = await self._enter_session()
+        if options.host is None and self.record is not None and self.record.is_persistent:
+            note_session_agent(options, self.session.log_id)
 
     def create_view(self, session: ClientSession) -> TurnView:
         """Return a view of a session of this agent."""
@@ -147,7 +161,9 @@ class OpenSession:
 
     async def open_new_session(self) -> ClientSession:
         """Open another session and apply the MCP servers, mode, model and options."""
-        return await self._apply_settings(await self._create_session())
+        session = await self._create_session()
+        self._new_sessions.append(session)
+        return await self._apply_settings(session)
 
     # --- what is different on a host --------------------------------------------------------------------------
 
@@ -157,8 +173,13 @@ class OpenSession:
         if options.uses_user_files:
             opening = records.open_record(options, needs_entries=self._on_entry is not None)
             self.record = await stack.enter_async_context(opening)
+            stack.push_async_callback(self._delete_unused_sessions)
         if self.record is not None and not options.is_cwd_given:
             self.cwd = await self.record.previous_folder() or self.cwd
+
+    async def _delete_unused_sessions(self) -> None:
+        if self.record is not None:
+            await self.record.delete_unused(session.log_id for session in self._new_sessions)
 
     def _create_permission_ui(self, **more: Any) -> PermissionUI:
         options = self._options
@@ -229,11 +250,14 @@ class OpenSession:
         return on_stderr
 
     def _take_stderr_lines(self, seconds: int) -> list[str]:
-        """Return the last lines of stderr that were not shown, once the start takes long."""
+        """Return the last lines of stderr that were not shown, once the start takes long; once, what to try."""
         lines = [clip(sanitize_line(line), MAX_STDERR_LINE) for line in self._stderr_lines]
         if seconds < SLOW_START:
             return []
         self._stderr_lines.clear()
+        if seconds >= NO_ANSWER_HINT and self._awaits_first_answer and self._options.host is None:
+            self._awaits_first_answer = False
+            lines.append(f"{sanitize_line(self._options.agent.name)} has answered nothing yet; {ACP_OPTION_HINT}")
         return lines
 
     async def _enter_session(self) -> ClientSession:
@@ -259,12 +283,18 @@ class OpenSession:
             session = await self.open_new_session()
             if self.record is not None:
                 await self.record.name_session(session)
+                self._report_new_session(self.record)
             return session
         await self._read_history()
         session = await self.record.continue_session(
             self.agent, self.cwd, await self._allowed_servers(), self.diagnostics, quiet=self._options.quiet
         )
         return await self._apply_settings(session)
+
+    def _report_new_session(self, record: records.SessionRecord) -> None:
+        """Say that a session with the user's name is new: the name of an existing one may have been misspelled."""
+        if record.new_session_text and not self._options.quiet:
+            self.diagnostics.write_line(record.new_session_text, "dim")
 
     async def _read_history(self) -> None:
         """Read the end of the session that is continued."""
@@ -310,6 +340,11 @@ class OpenSession:
         for id, value in options.settings:
             await settings.set_option(session, id, value)
         return session
+
+
+def session_flag(reference: str) -> str:
+    """Return the --session option for a session."""
+    return f"--session {shlex.quote(sanitize_line(reference))}"
 
 
 @asynccontextmanager

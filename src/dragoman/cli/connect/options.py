@@ -35,6 +35,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants of a session: the flags, completed with the configuration of the agent, and checked."""
 
     agent: NamedAgent  # on a host: only its name
+    is_agent_command: bool = False  # the user gave its command, not its name
     cwd: str = ""  # folder of the agent; "" on a host: the host or the session decides
     is_cwd_given: bool = True  # by a flag, so it also applies to a session that is continued
     dialect: str = "auto"
@@ -156,19 +157,27 @@ def read_session_options(parser: Parser, given: argparse.Namespace, command: lis
 def _local_values(parser: Parser, given: argparse.Namespace, command: list[str]) -> dict[str, Any]:
     """Return the options for an agent on this machine."""
     from dragoman.cli.connect.which_agent import resolve_agent
+    from dragoman.transport.address import is_remote
 
     if given.lend is not None:
         parser.error("--lend needs --host; without it, the agent works on this machine")
     if given.place:
         parser.error("--place needs --host; without it, the agent works in --cwd on this machine")
-    if command and "/" in command[0]:  # named from here, but started in --cwd
+    if command and "/" in command[0] and not is_remote(command[0]):  # named from here, but started in --cwd
         command = [os.path.abspath(command[0]), *command[1:]]
-    agent = resolve_agent(parser, given.agent, command, yes=given.yes)
+    agent, is_agent_command = None, bool(command)
+    if given.session is not None and given.agent is None and not command:
+        from dragoman.cli.connect.session_agent import find_session_agent
+
+        agent, is_agent_command = find_session_agent(parser, given.session)
+    if agent is None:
+        agent = resolve_agent(parser, given.agent, command, yes=given.yes)
     cwd = os.path.expanduser(given.cwd or agent.cwd or ".")
     if not os.path.isdir(cwd):
         parser.error(f"--cwd: there is no folder {cwd}")
     return {
         "agent": agent,
+        "is_agent_command": is_agent_command,
         "cwd": os.path.abspath(cwd),
         "dialect": given.dialect or agent.dialect,
         "agent_mode": given.agent_mode or agent.mode or None,

@@ -181,6 +181,8 @@ class Presence:
 
     def _on_turn(self, params: dict[str, Any]) -> None:
         state = params.get("state")
+        if state == "running" and self.is_own_turn:
+            return  # told late to a client that joined, about an earlier turn
         if state == "yours":
             self.own_turn_id = str(params.get("turn", ""))
             self.on_own_turn()

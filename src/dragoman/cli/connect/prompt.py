@@ -56,8 +56,8 @@ def file_block(path: str, capabilities: AgentCapabilities, *, as_image: bool = F
     supported: PromptCapabilities = capabilities.prompt_capabilities or PromptCapabilities()
     kind = mimetypes.guess_type(path)[0] or ""
     if as_image:
-        if not kind.startswith("image/"):
-            raise _unsupported(f"{path} is not an image, judging by its name")
+        if problem := image_problem(path):
+            raise _unsupported(problem)
         if not supported.image:
             raise _unsupported("this agent does not support images; attach it as a link with --file")
     if kind.startswith("image/") and supported.image:
@@ -75,14 +75,27 @@ def file_block(path: str, capabilities: AgentCapabilities, *, as_image: bool = F
     return blocks.ResourceLink(name=os.path.basename(path) or path, uri=Path(path).as_uri(), **more)
 
 
+def image_problem(path: str) -> str:
+    """Return why a file cannot be sent as an image to any agent; "" if it can."""
+    if not (mimetypes.guess_type(path)[0] or "").startswith("image/"):
+        return f"{path} is not an image, judging by its name; attach it with --file"
+    if not os.path.isfile(path):
+        return f"{path} is not a regular file"
+    return _size_problem(path, os.path.getsize(path))
+
+
+def _size_problem(path: str, size: int) -> str:
+    return f"{path} is larger than {MAX_FILE_SIZE // 1024 // 1024} MiB" if size > MAX_FILE_SIZE else ""
+
+
 def _read_base64(path: str) -> str:
     try:
         with open_regular(path) as file:
             data = file.read(MAX_FILE_SIZE + 1)
     except OSError as error:
         raise _unsupported(f"{path}: {error.strerror or error}") from None
-    if len(data) > MAX_FILE_SIZE:
-        raise _unsupported(f"{path} is larger than {MAX_FILE_SIZE // 1024 // 1024} MiB")
+    if problem := _size_problem(path, len(data)):
+        raise _unsupported(problem)
     return b64encode(data).decode("ascii")
 
 

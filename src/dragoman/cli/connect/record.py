@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -53,12 +53,29 @@ class RedactingRecordStore(StoreWrapper):
 class SessionRecord:
     """Where one session is stored, and what was stored of it before."""
 
-    def __init__(self, store: Store, name: str | None, previous: Summary | None, *, is_persistent: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str | None,
+        previous: Summary | None,
+        *,
+        is_persistent: bool = True,
+        close_name: str = "",
+    ) -> None:
         self.is_persistent = is_persistent
+        self.close_name = close_name  # of another session, if the name is new
         self.store = RedactingRecordStore(store)  # to connect with
         self.name = name
         self.previous = previous
         self.resume_method = ""  # the method that continued the session
+
+    @property
+    def new_session_text(self) -> str:
+        """What the user reads when a new session has the name: it could be a typo; "" without a name."""
+        if self.name is None:
+            return ""
+        hint = f"; did you mean {sanitize_line(self.close_name)}?" if self.close_name else ""
+        return f"new session {sanitize_line(self.name)}{hint}"
 
     async def name_session(self, session: ClientSession) -> None:
         """Give a new session its name."""
@@ -69,6 +86,14 @@ class SessionRecord:
                 raise
             except ProtocolError as error:  # another session got the name meanwhile
                 raise ConfigFault([error.message]) from None
+
+    async def delete_unused(self, sessions: Iterable[str | None]) -> None:
+        """Delete those of these new sessions that have neither a name nor a prompt: nobody would continue them."""
+        for session in filter(None, sessions):
+            with suppress(ProtocolError):
+                summary = await self.store.find(session)
+                if not summary.turns and summary.name is None:
+                    await self.store.delete(session)
 
     async def previous_folder(self) -> str:
         """Return the folder of the previous session, "" if it is gone, or if only an imported file names it.
@@ -167,9 +192,41 @@ async def open_record(options: SessionOptions, *, needs_entries: bool = False) -
     store = await SqliteStore.open(user_paths().sessions)
     try:
         await store.expire(Retention(), now())  # deletes nothing, but fails now if the store is read-only
-        yield SessionRecord(store, name, None if name is None else await find_session(store, name))
+        yield await find_record(store, name)
     finally:
         await store.close()
+
+
+async def find_record(store: Store, name: str | None) -> SessionRecord:
+    """Return the record of the session with this name or id, or of a new one."""
+    if name is None:
+        return SessionRecord(store, None, None)
+    previous = await find_session(store, name)
+    return SessionRecord(store, name, previous, close_name="" if previous else await close_session_name(store, name))
+
+
+async def close_session_name(store: Store, name: str, *, may_be_new: bool = True) -> str:
+    """Return the name of a session that the user may have meant; "" if there is none."""
+    from difflib import get_close_matches
+
+    names = [summary.name for summary in await store.sessions() if summary.name is not None]
+    if may_be_new:  # roof2 after roof1 is no typo
+        base = _without_digits(name)
+        names = [each for each in names if _without_digits(each) != base]
+    return next(iter(get_close_matches(name, names, 1)), "")
+
+
+async def missing_session(store: Store, name: str) -> ProtocolError:
+    """Return the error for a session that does not exist, with a name that is close."""
+    close = await close_session_name(store, name, may_be_new=False)
+    host = getattr(store, "host", None)  # of a HostStore
+    listing = f"dragoman sessions {host.flag if host else ''}".strip()
+    advice = f"did you mean {sanitize_line(close)}?" if close else f"`{listing}` lists all sessions"
+    return ProtocolError(Kind.SESSION_NOT_FOUND, f"there is no session {name!r}; {advice}", {"sessionId": name})
+
+
+def _without_digits(name: str) -> str:
+    return "".join(character for character in name if not character.isdigit())
 
 
 async def find_session(store: Store, name: str) -> Summary | None:
@@ -181,7 +238,7 @@ async def find_session(store: Store, name: str) -> Summary | None:
         if error.kind != Kind.SESSION_NOT_FOUND or is_ambiguous:
             raise ConfigFault([error.message]) from None
         if looks_like_id(name):  # not a name for a new session
-            raise ConfigFault([f"there is no session {name!r}; `dragoman sessions` lists all sessions"]) from None
+            raise ConfigFault([(await missing_session(store, name)).message]) from None
         try:
             check_new_name(name)
         except ProtocolError as wrong:

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
+from dragoman.cli.connect.command_name import command_name
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config import config_file as config
 from dragoman.config.config_file import Config, NamedAgent, installed_agents
 from dragoman.config.paths import user_paths
+from dragoman.transport.address import is_remote
 
 
 def resolve_agent(
@@ -33,7 +35,10 @@ def resolve_agent(
     if command:
         if name is not None:
             parser.error("give the agent either with --agent or as a command after --")
-        return NamedAgent(name=os.path.basename(command[0]), command=command[0], args=tuple(command[1:]))
+        if is_remote(command[0]):
+            url = sanitize_line(command[0])
+            parser.error(f"{url} is an address, not a command; use: -- dragoman attach {url}")
+        return NamedAgent(name=command_name(command), command=command[0], args=tuple(command[1:]))
     known = config.load_config(user_paths(environ).config_file)
     if name is not None:
         agent = known.agents.get(name) or find_agents_on_path(environ).get(name)
@@ -83,17 +88,24 @@ def format_agents(rows: list[tuple[NamedAgent, str]]) -> list[str]:
     ]
 
 
+def _choice_syntax(parser: Parser) -> str:
+    """Return how an agent of this machine is named: --agent, or where that is for hosts, the positional argument."""
+    if any(action.dest == "agent" and "--agent" in action.option_strings for action in parser._actions):
+        return "--agent NAME"
+    return " ".join([parser.prog, *(str(action.metavar) for action in parser._actions if not action.option_strings)])
+
+
 def _exit_with_choices(parser: Parser, problem: str, configured: Config, environ: Mapping[str, str]) -> NoReturn:
     rows = available_agents(configured, environ)
     if not rows:
         how = "dragoman agents add NAME -- my-agent --acp"
         if problem.endswith("?"):
             parser.error(
-                f"{problem} none is configured or on PATH: give its command after --, as in: -- my-agent --acp, "
-                f"or add it with: {how}"
+                "no agent is configured or on PATH; give its command after --, as in: -- my-agent --acp; or "
+                "install one (`dragoman agents` lists them), as in: dragoman agents install claude"
             )
         parser.error(f"{problem}; add it with: {how}")
-    advice = "choose one with --agent NAME, or permanently with: dragoman agents default NAME"
+    advice = f"choose one with {_choice_syntax(parser)}, or permanently with: dragoman agents default NAME"
     print(
         f"{parser.prog}: {problem}{'' if problem.endswith('?') else ';'} {advice}; available agents:", file=sys.stderr
     )

@@ -80,6 +80,8 @@ examples:
     entries = read_entries(editor, path)
     if options.name is not None:
         found = [entry for entry in entries if entry.title == options.name]
+        if not entries:
+            return parser.fail(f"{path} has no agents")
         if not found:
             return parser.fail(f"{unknown_word('entry', options.name, [entry.title for entry in entries])} ({path})")
         entries = found

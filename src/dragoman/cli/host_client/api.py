@@ -12,12 +12,13 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
+from dragoman.cli.messages import HostAnswer
 from dragoman.cli.parser import DEFAULT_HOST
 from dragoman.config import config_file as config
 from dragoman.config import host_tokens
 from dragoman.config.host_section import DEFAULT_BIND, NamedHost
 from dragoman.config.paths import user_paths
-from dragoman.errors import ConfigFault, Kind, ProtocolError, Unreachable
+from dragoman.errors import ConfigFault, Kind, Unreachable
 from dragoman.transport.remote.address import RemoteOptions, parse_address, tls_context
 from dragoman.transport.remote.errors import network_error, status_error
 
@@ -43,12 +44,15 @@ class HostTarget(NamedTuple):
     token: str
     ca_file: str
     display_name: str
-    host_argument: str = ""  # what --host takes for it; "" for the default
+    host_argument: str = ""  # what --host takes for it, without a token; "" for the default
+    token_file: str = ""  # of --token-file
+    is_link: bool = False  # the token was in the URL; it is not printed again
 
     @property
     def flag(self) -> str:
-        """The --host option and a space, without a token."""
-        return f"--host {shlex.quote(self.host_argument)} " if self.host_argument else ""
+        """The options that choose this host, and a space, without a token."""
+        words = ["--host", *([self.host_argument] if self.host_argument else [])]
+        return f"{shlex.join([*words, *(['--token-file', self.token_file] if self.token_file else [])])} "
 
     def agent_url(self, name: str = "") -> str:
         """Return the URL of an agent."""
@@ -100,6 +104,8 @@ def resolve_host(
         ca,
         parse_address(base, RemoteOptions(tls=False)).display_url,
         argument,
+        token_file or "",
+        is_link=bool(url_token),
     )
 
 
@@ -190,4 +196,4 @@ def _response_error(host: HostTarget, status: int, headers: Mapping[str, str], b
         return status_error(host.display_name, status, {name.lower(): value for name, value in headers.items()}, body)
     if status in (401, 429, 503):
         return Unreachable(f"{host.display_name}: {message}", status=status, is_passing=status != 401)
-    return ProtocolError(kind or _STATUS_KINDS.get(status, Kind.INTERNAL_ERROR), message)
+    return HostAnswer(kind or _STATUS_KINDS.get(status, Kind.INTERNAL_ERROR), message)

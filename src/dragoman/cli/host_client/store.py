@@ -5,7 +5,6 @@ Has the part of the store contract that the API offers; the rest is refused with
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -13,8 +12,18 @@ import msgspec
 
 from dragoman.cli.host_client.api import HostTarget, request_bytes, request_json
 from dragoman.errors import Kind, ProtocolError
-from dragoman.store.contract import LOCAL_FEATURES, Entry, Hit, Retention, SavedState, Summary, decode_entry
-from dragoman.store.summary import check_of, expired_ids, find_summary, select_summaries
+from dragoman.store.contract import (
+    ALL_SESSIONS,
+    LOCAL_FEATURES,
+    Entry,
+    Hit,
+    Retention,
+    SavedState,
+    Selection,
+    Summary,
+    decode_entry,
+)
+from dragoman.store.summary import expired_ids, find_summary, select_summaries
 
 # Entries per request; the host sends no more.
 PAGE_SIZE = 2000
@@ -28,22 +37,11 @@ class HostStore:
 
     features = LOCAL_FEATURES
 
-    async def sessions(
-        self,
-        *,
-        of: str | None = None,
-        ids: Collection[str] | None = None,
-        without: Collection[str] = (),
-        archived: bool | None = None,
-        cwd: str | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> list[Summary]:
+    async def sessions(self, wanted: Selection = ALL_SESSIONS) -> list[Summary]:
         """Return the sessions that fit, the last changed first."""
-        check_of(of)
         answer = await request_json(self.host, "GET", "/api/sessions")
         known = [msgspec.convert(each, Summary) for each in answer["sessions"]]
-        return select_summaries(known, ids=ids, without=without, archived=archived, cwd=cwd, after=after, limit=limit)
+        return select_summaries(known, wanted)
 
     async def deletable_sessions(self) -> list[Summary]:
         """Return the sessions that the user may delete and that have no members now."""

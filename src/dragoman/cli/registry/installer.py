@@ -5,7 +5,6 @@ Everything is told on stderr; the question needs a terminal, or --yes.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import sys
@@ -13,7 +12,6 @@ import sys
 from dragoman.cli.registry.progress import StepProgress
 from dragoman.cli.registry.registries import Registries
 from dragoman.cli.ui.format import format_size
-from dragoman.cli.ui.key_prompt import KeyChoice, find_prompter
 from dragoman.cli.ui.terminal import OutputStream, StyledLine
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.fetch.address import shown_address
@@ -25,7 +23,6 @@ from dragoman.registry.install.plan import Plan, Wishes, Workshop
 from dragoman.registry.install.records import all_installed
 from dragoman.registry.install.resolve import make_plan
 from dragoman.registry.install.steps import Result, first_use_hash, install
-from dragoman.registry.tools.find import find_nodes
 from dragoman.registry.tools.wheels import TOOL_WHEELS, bring, find_wheel
 
 Line = tuple[str, str, str]  # label, text, style
@@ -42,6 +39,8 @@ class Installer:
     @property
     def can_ask(self) -> bool:
         """Whether there is a terminal on which somebody can answer."""
+        from dragoman.cli.ui.key_prompt import find_prompter
+
         return find_prompter(self.output) is not None
 
     def workshop(self, progress: StepProgress) -> Workshop:
@@ -61,8 +60,7 @@ class Installer:
             with StepProgress(self.output, quiet=self._quiet) as progress:
                 workshop = self.workshop(progress)
                 try:
-                    has_node = bool(find_nodes(workshop.tools, workshop.section.node))
-                    return make_plan(found, wishes, workshop, known, has_node, anew=anew or self.registries.refresh)
+                    return make_plan(found, wishes, workshop, known, anew=anew or self.registries.refresh)
                 except RegistryFault as fault:
                     missing = fault
             tool = missing.details.get("tool")
@@ -93,6 +91,10 @@ class Installer:
                 for label, text, style in lines:
                     self.output.write_pieces([(f"  {label:11}", "dim"), (f"{text}\n", style)])
             return
+        import asyncio  # only a question needs it
+
+        from dragoman.cli.ui.key_prompt import KeyChoice, find_prompter
+
         prompter = find_prompter(self.output)
         if prompter is None:
             raise fault

@@ -33,13 +33,15 @@ def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key
     from dragoman.host.fleet.fleet import Fleet
     from dragoman.host.fleet.lease import LeaseTimes
     from dragoman.host.fleet.links import NODE_NAME
+    from dragoman.host.fleet.node_tls import NodeTls
     from dragoman.host.fleet.places import label_fault
     from dragoman.store.audit import AuditLog
 
     section = settings.section
     if not engine.is_shared:
-        if section.node or section.advertise or section.labels:
-            raise ConfigFault(["--node, --advertise and --labels need a store of several hosts: --store postgresql:"])
+        if section.node or section.advertise or section.labels or section.mutual_tls:
+            flags = "--node, --advertise, --labels and --mutual-tls"
+            raise ConfigFault([f"{flags} need a store of several hosts: --store postgresql:"])
         return None
     name = section.node or re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:63]
     faults = [f"--labels: {fault}" for label in section.labels if (fault := label_fault(label))]
@@ -47,6 +49,10 @@ def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key
         faults.append(f"--node: {name!r} is no name of a node; use letters, digits and . _ -")
     if section.lease < MIN_LEASE:
         faults.append(f"host.lease: a lease of less than {MIN_LEASE:g} s is lost by nodes that are only busy")
+    if section.mutual_tls and not (section.tls and section.node_ca):
+        faults.append(
+            "--mutual-tls: nodes need a certificate each (--tls CERT KEY), and the authority of all (--node-ca FILE)"
+        )
     if faults:
         raise ConfigFault(faults)
     return Fleet(
@@ -55,7 +61,7 @@ def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key
         section.advertise,
         labels=section.labels,
         token=link_token(secrets_key) if secrets_key is not None else "",
-        ca=section.node_ca,
+        tls=NodeTls(section.node_ca, section.tls if section.mutual_tls else ()),
         config_digest=config_digest(settings, paths),
         times=LeaseTimes.of(section.lease),
         workspaces=os.path.join(_workspaces_folder(section, paths), name),

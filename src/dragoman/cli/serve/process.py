@@ -16,7 +16,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -105,7 +105,7 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
             documents=_documents(),
         )
         served = await stack.enter_async_context(
-            open_listener(app, section.bind, tls=tls_files(section), limits=limits, has_auth=has_auth)
+            open_listener(app, section.bind, **_tls_options(section), limits=limits, has_auth=has_auth, report=report)
         )
         reloader = Reloader(host, app, served, access_log, loaded, load_settings, paths, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.reload)
@@ -119,6 +119,11 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         if fleet is not None and options.grace:
             await fleet.drain(options.grace)
     return exit_codes.OK
+
+
+def _tls_options(section: HostSection) -> dict[str, Any]:
+    """Return the certificate of this host, and the authority of other nodes that must show theirs."""
+    return {"tls": tls_files(section), "client_ca": section.node_ca if section.mutual_tls else ""}
 
 
 async def _enter_engine(stack: AsyncExitStack, address: StoreAddress, asked: EngineOptions) -> Engine:
@@ -182,6 +187,7 @@ class Reloader:
 
     def reload(self) -> None:
         """Load settings, certificate and access log again, each on its own: a broken one stops no other."""
+        loaded: list[str] = []
         for what, step in (
             ("settings", self._reload_settings),
             ("certificate", self._reload_certificate),
@@ -189,6 +195,7 @@ class Reloader:
         ):
             try:
                 step()
+                loaded.append(what)
             except ConfigFault as fault:
                 for line in fault.faults:
                     self._log.write(f"the {what} stay as they were: {line}", "error")
@@ -196,7 +203,7 @@ class Reloader:
                 self._log.write(f"the {what} could not be loaded again, the old stays: {error}", "error")
             except SystemExit:  # an agent that is not known: the parser has said which
                 self._log.write(f"the {what} stay as they were", "error")
-        self._log.write("loaded settings, certificate and tokens again")
+        self._log.write(f"loaded again: {', '.join([*loaded, 'tokens'])}")  # tokens are read at each request
 
     def _reload_settings(self) -> None:
         from dragoman.host.reload import apply_settings
@@ -333,7 +340,7 @@ async def remove_session_records(store: Store, roles: SessionRoles) -> None:
 def report_engine(engine: Engine, address: StoreAddress, section: HostSection, log: LogLines) -> None:
     """Say what an acknowledgement of an engine means, and what it does not keep."""
     for line in engine.guarantees if engine.is_shared else ():
-        log.write(f"{address}: {line}")
+        log.write(f"{str(address).rstrip(':')}: {line}")
     if engine.is_shared and not section.secrets_key:
         log.write("without --secrets-key the credentials of MCP servers last as long as this process", "warning")
 
@@ -375,6 +382,9 @@ def announce(
         return
     listed = ", ".join(f"{sanitize_line(name)} at {address}" for name, address in addresses.items())
     print(f"{listed}; web page at {url.removesuffix('/acp')}/; Ctrl-C stops the host", flush=True)
+    store_flag = f" --store {shlex.quote(options.store)}" if getattr(options, "store", None) else ""
+    create = f'dragoman tokens create "$USER" --role admin{store_flag}'
+    print(f"sign in to the web page with the token that this prints: {create}", flush=True)
 
 
 def _stop_event() -> asyncio.Event:

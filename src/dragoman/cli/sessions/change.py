@@ -12,9 +12,10 @@ from uuid import uuid4
 
 import msgspec
 
+from dragoman.cli.connect.session_agent import forget_session_agent
 from dragoman.cli.host_client.api import request_json
 from dragoman.cli.host_client.store import HostStore
-from dragoman.cli.parser import BYTES_PER_UNIT, DEFAULT_HOST, SECONDS_PER_UNIT, Parser, parse_amount, parse_duration
+from dragoman.cli.parser import BYTES_PER_UNIT, SECONDS_PER_UNIT, Parser, parse_amount, parse_duration
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
 from dragoman.cli.ui.format import format_age, format_count, format_expiry, report
@@ -40,7 +41,7 @@ RENAME_HELP = f"""\
 
 examples:
   dragoman sessions rename 3f2a9c1e roof
-  dragoman sessions rename roof              (removes the name)"""
+  dragoman sessions rename roof              # removes the name"""
 
 DELETE_HELP = f"""\
 Deleted sessions cannot be restored: export them first if you are not sure. What
@@ -134,6 +135,7 @@ async def _delete(options: argparse.Namespace, store: Store) -> int:
     summaries = [await open_store.find_session(store, name) for name in options.sessions]
     for summary in summaries:
         await store.delete(summary.session_id)
+        forget_session_agent(summary.session_id)
         if not options.json:
             turns, title = format_count(summary.turns, "turn"), sanitize_line(summary.title or "")
             print(f"deleted {session_label(summary)}: {turns}, {title}")
@@ -150,7 +152,7 @@ def run_expire(name: str, arguments: list[str]) -> int:
     parser.add_flag("--dry-run", "only print what would be deleted")
     options = open_store.parse_options(parser, arguments)
     options.retention = Retention(
-        seconds=parse_amount(parser, "--older", options.older, SECONDS_PER_UNIT),
+        seconds=parse_amount(parser, "--older", options.older, SECONDS_PER_UNIT, "90d"),
         count=options.keep,
         bytes=None if options.size is None else int(parse_amount(parser, "--size", options.size, BYTES_PER_UNIT) or 0),
         spares_named=not options.named,
@@ -251,8 +253,7 @@ async def _share(options: argparse.Namespace, store: Store) -> int:
     answer = await request_json(host, "POST", f"{path}/shares", body)
     link = f"{host.agent_url()}?token={answer['token']}"
     if not options.json:  # on stderr: a script reads only the link
-        given = options.host if options.host not in (None, DEFAULT_HOST) else ""
-        where = f" --host {shlex.quote(given)}" if given else ""
+        where = f" {host.flag.strip()}" if host.host_argument else ""
         revoke = f"dragoman sessions share {shlex.quote(options.session)} --revoke {answer['id']}{where}"
         note = f"valid {format_expiry(answer.get('expires'))}; to end it: {revoke}"
         print(sanitize_line(note), file=sys.stderr, flush=True)

@@ -28,17 +28,21 @@ from dragoman.store.summary import check_new_name
 # A piped session is held in memory up to this size; above, in a temporary file. Bytes.
 MAX_IN_MEMORY = 16 * 1024 * 1024
 
+# The form of an export by the suffix of its file; another file can be imported again.
+_FORMS = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown"}
+
 EXPORT_HELP = f"""\
 The file contains all messages and tool calls; only you can read it. Credentials
 are not in it. A secret in a message is, unless it was known as a secret when it
 was stored. Without FILE, the session is written to standard output. --html and
---markdown write a transcript for people, which cannot be imported.
+--markdown, or a FILE that ends with .html or .md, write a transcript for
+people, which cannot be imported.
 
 {open_store.EXIT_CODES_HELP}
 
 examples:
   dragoman sessions export roof roof.session
-  dragoman sessions export roof roof.html --html
+  dragoman sessions export roof roof.html
   dragoman sessions export roof | ssh laptop dragoman sessions import -"""
 
 IMPORT_HELP = f"""\
@@ -57,10 +61,11 @@ examples:
 
 def run_export(name: str, arguments: list[str]) -> int:
     """Write a session to a file."""
-    usage = "SESSION [FILE] [--html | --markdown] [--force]"
+    usage = "SESSION [FILE] [OPTIONS]"
     parser = Parser(name, usage, "Write a session to a file.", EXPORT_HELP)
     open_store.add_session_argument(parser)
-    parser.add_argument("file", nargs="?", metavar="FILE", default="-", help="output file; - is standard output")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="output file; standard output without one, or with -")
+    parser.add_value("--out", "FILE", "the output file, as an option")
     parser.add_flag("--html", "a page for people: the conversation, tool calls and changes")
     parser.add_flag("--markdown", "the same as Markdown")
     parser.add_flag("--thoughts", "with --html and --markdown: also the agent's thoughts")
@@ -69,9 +74,17 @@ def run_export(name: str, arguments: list[str]) -> int:
     options = parser.read_options(arguments)
     if options.html and options.markdown:
         parser.error("choose one of --html and --markdown")
+    if options.file is not None and options.out is not None:
+        parser.error("give the output file once: as an argument or with --out")
+    options.file = options.file or options.out or "-"
+    options.form = "html" if options.html else "markdown" if options.markdown else _FORMS.get(_suffix(options.file), "")
     if options.file != "-" and os.path.lexists(options.file) and not options.force:
         parser.error(f"{sanitize_line(options.file)} exists already; use --force to overwrite it")
     return open_store.run_with_store(parser, options, _export)
+
+
+def _suffix(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
 
 
 async def _export(options: argparse.Namespace, store: Store) -> int:
@@ -93,18 +106,21 @@ async def _export(options: argparse.Namespace, store: Store) -> int:
             raise
     except OSError as error:
         raise _file_error(options.file, error) from None
-    print(f"exported {session_label(summary)} to {sanitize_line(options.file)}: {count} entries")
+    how = ""
+    if options.form and not options.html and not options.markdown:
+        how = f" as {options.form}, as {_suffix(options.file)} says; to import it again, use another suffix"
+    print(f"exported {session_label(summary)} to {sanitize_line(options.file)}: {count} entries{how}")
     return exit_codes.OK
 
 
 async def _write_export(options: argparse.Namespace, store: Store, summary: Summary, file: BinaryIO) -> int:
     """Write the session in the chosen form; return the number of entries."""
-    if not options.html and not options.markdown:
+    if not options.form:
         return await export_session(store, summary.session_id, file, now())
     from dragoman.cli.sessions.transcript_file import render_html, render_markdown
 
     lines = await store.lines(summary.session_id, limit=summary.entries, intact=True)
-    render = render_html if options.html else render_markdown
+    render = render_html if options.form == "html" else render_markdown
     file.write(render(summary, lines, thoughts=options.thoughts).encode())
     return len(lines)
 

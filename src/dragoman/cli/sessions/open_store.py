@@ -14,10 +14,9 @@ from dragoman.cli.ui.format import print_json
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run
-from dragoman.errors import ConnectionFailed, ProtocolError, StoreFault
+from dragoman.errors import ConnectionFailed, Kind, ProtocolError, StoreFault
 from dragoman.store.contract import Store, Summary
 from dragoman.store.memory import MemoryStore
-from dragoman.store.summary import missing_error
 
 EXIT_CODES_HELP = """\
 exit codes:
@@ -117,10 +116,15 @@ def report_failure(parser: Parser, options: argparse.Namespace, error: ProtocolE
 
 async def find_session(store: Store, name: str) -> Summary:
     """Return the session with this name, id or beginning of an id (at least eight characters)."""
-    summary = await store.find(name)
-    if name in (summary.name, summary.session_id) or len(name) >= record.MIN_ID_PREFIX:
-        return summary
-    raise missing_error(name)
+    try:
+        summary = await store.find(name)
+    except ProtocolError as error:
+        if error.kind != Kind.SESSION_NOT_FOUND or not error.data:  # or the beginning of several ids
+            raise
+    else:
+        if name in (summary.name, summary.session_id) or len(name) >= record.MIN_ID_PREFIX:
+            return summary
+    raise await record.missing_session(store, name)
 
 
 def session_label(summary: Summary, others: Iterable[Summary] = ()) -> str:

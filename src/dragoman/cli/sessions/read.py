@@ -16,7 +16,7 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.sessions import open_store
 from dragoman.cli.sessions.open_store import session_label
 from dragoman.cli.ui.format import format_age, format_count, print_json, report
-from dragoman.cli.ui.terminal import OutputStream, clip, sanitize_line
+from dragoman.cli.ui.terminal import OutputStream, clip, escape_json, sanitize_line
 from dragoman.cli.ui.transcript_view import TranscriptView
 from dragoman.errors import Kind, ProtocolError
 from dragoman.schema.base import encode
@@ -142,7 +142,7 @@ async def _show(parser: Parser, options: argparse.Namespace, store: Store) -> in
     if options.json:
         for line in lines:
             entry = json_output.entry_to_json(summary.session_id, msgspec.json.decode(line, type=Entry))
-            sys.stdout.buffer.write(encode(entry) + b"\n")
+            sys.stdout.buffer.write(escape_json(encode(entry)) + b"\n")
         sys.stdout.flush()
     else:
         TranscriptView(OutputStream(sys.stdout), thoughts=options.thoughts).show_session(summary, lines)

@@ -30,6 +30,10 @@ _SPEAKERS = {"user": "You", "agent": "Agent", "thought": "Thought"}
 _TAGS = {"bold": "strong", "italic": "em", "strike": "s", "code": "code", "underline": "u", "dim": "small"}
 _BLOCK = re.compile(r"(?P<fence>```|~~~)|(?P<level>#{1,6})[ \t]+|(?P<quote>>)|[ \t]*(?P<item>[-*+]|\d{1,9}[.)])[ \t]+")
 
+# How deep quotes may be nested; deeper ones are shown at this depth.
+MAX_QUOTE_DEPTH = 16
+_ONE_QUOTE, _ALL_QUOTES = re.compile(r"^ *> ?"), re.compile(r"^[ >]+")
+
 STYLE = """
 :root{color-scheme:light dark;--bg:#fbfaf7;--ink:#22252b;--dim:#6b717c;--line:#d9d5cb;--panel:#fff;
 --you:#2563c9;--good:#0b8060;--bad:#c62f3b}
@@ -153,7 +157,7 @@ def _html_call(call: ToolCall) -> str:
 # --- Markdown -------------------------------------------------------------------------------------------------
 
 
-def markdown_to_html(text: str) -> str:
+def markdown_to_html(text: str, quote_depth: int = 0) -> str:
     """Return the Markdown of an agent as HTML; what is not understood stays as text."""
     lines = text.split("\n")
     out: list[str] = []
@@ -171,7 +175,7 @@ def markdown_to_html(text: str) -> str:
             out.append(f"<h{level}>{_inline(lines[at][found.end() :].rstrip('# '))}</h{level}>")
         elif found and (found["item"] or found["quote"]):
             end = _end_of(lines, end, lambda line: bool(line.strip()))
-            out.append(_quote(lines[at:end]) if found["quote"] else _list(lines[at:end]))
+            out.append(_quote(lines[at:end], quote_depth) if found["quote"] else _list(lines[at:end]))
         elif lines[at].lstrip().startswith("|") and end < len(lines) and TABLE_RULE.match(lines[end]):
             end = _end_of(lines, end, lambda line: line.lstrip().startswith("|"))
             out.append(_table([lines[at], *lines[at + 2 : end]]))
@@ -188,8 +192,11 @@ def _end_of(lines: list[str], at: int, belongs: Any) -> int:
     return at
 
 
-def _quote(lines: list[str]) -> str:
-    return f"<blockquote>{markdown_to_html(chr(10).join(re.sub(r'^ *> ?', '', line) for line in lines))}</blockquote>"
+def _quote(lines: list[str], depth: int) -> str:
+    marks = _ONE_QUOTE if depth < MAX_QUOTE_DEPTH else _ALL_QUOTES
+    return (
+        f"<blockquote>{markdown_to_html(chr(10).join(marks.sub('', line) for line in lines), depth + 1)}</blockquote>"
+    )
 
 
 def _list(lines: list[str]) -> str:

@@ -25,7 +25,7 @@ A team is a table in config.toml, and can be named wherever an agent can:
   [teams.web]
   agents = { plan = "claude", code = "codex", review = "gemini" }
   primary = "code"
-  rules = [{ when = "review", to = "review" }, { paths = ["*.rs"], to = "code" }]
+  rules = [{ when = "look", to = "review" }, { paths = ["*.rs"], to = "code" }]
   budget = { tokens = 500000 }
 
 Its agents share one tree and cannot overwrite each other's files; with

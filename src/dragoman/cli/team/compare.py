@@ -23,8 +23,9 @@ exit codes:
 
 examples:
   dragoman compare 'Add a --version flag' --agents claude,codex,gemini
-  dragoman compare 'Fix the bug in #12' --agents claude,codex --until 'pytest -q'
+  dragoman compare 'Fix the bug' --agents claude,codex --until 'pytest -q'
   dragoman compare 'Rename it' --agents a=claude,b=claude --page diffs.html
+  dragoman compare 'Fix it' --agents 'claude,mine=python my_agent.py'
   dragoman compare 'Fix it' --team web --json | jq '.runs[].tests'
   dragoman compare 'Fix it' --agents claude,codex --apply codex --yes"""
 

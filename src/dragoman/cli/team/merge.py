@@ -47,8 +47,9 @@ async def _merge(parser: Parser, options: object) -> int:
         return report(options, {"branches": branches}, lines)  # type: ignore[arg-type]
     found = [each for each in branches if each == wanted] or [each for each in branches if each.endswith(f"/{wanted}")]
     if len(found) != 1:
-        known = ", ".join(found or branches) or "none"
-        return parser.fail(f"{'which' if found else 'no'} branch {wanted!r}? there are {known}")
+        problem = "several branches end with" if found else "there is no branch"
+        known = ", ".join(found or branches) or "there are none; they come from --isolate, compare and race"
+        return parser.fail(f"{problem} {wanted!r}; {'choose one of: ' if branches else ''}{known}")
     result = await merge_branch(os.getcwd(), await base_of(os.getcwd(), found[0]), found[0])
     value = {"branch": found[0], "files": list(result.files), "conflicts": list(result.conflicts)}
     return report(options, value, merge_lines(result), exit_codes.OK if result.is_clean else exit_codes.FAILED)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from dragoman.config.teams_section import ROUTES, TeamSection
 
 def add_agents_option(parser: Parser) -> None:
     """Add --agents."""
-    parser.add_value("--agents", "A,B", "the agents: names, or NAME=AGENT; or give the name of a team")
+    parser.add_value("--agents", "A,B", "the agents: names, NAME=AGENT or NAME=COMMAND; or the name of a team")
 
 
 def add_team_options(parser: Parser) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
+from dragoman.bridge.team.targets import resolve_target
 from dragoman.cli.main import run_command
 from dragoman.cli.parser import Parser
 from dragoman.cli.team.options import add_team_options, read_team
+from dragoman.transport.process.module_command import module_command
 
 EPILOG = """\
 All options of `dragoman run` work here too: --yes, --mode, --json, --session,
@@ -30,8 +30,9 @@ def run_prompt(command: str, arguments: list[str]) -> int:
     if "--" in arguments:
         parser.error("the agents of a team are named with --agents, not given after --")
     options, rest = parser.read_known(arguments)
-    read_team(parser, options, options.team)
-    serve = [sys.executable, "-m", "dragoman", "team", "serve", *([options.team] if options.team else [])]
+    for name, target in read_team(parser, options, options.team).agents.items():
+        resolve_target(name, target)  # one that is missing is told here, not by the team in the first turn
+    serve = [*module_command(), "team", "serve", *([options.team] if options.team else [])]
     for name in ("agents", "primary", "route", "depth", "width", "tokens", "cost"):
         value = getattr(options, name)
         serve += [f"--{name}", str(value)] if value else []

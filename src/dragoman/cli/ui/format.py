@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from dragoman.cli.ui.terminal import StyledLine, sanitize_line
+from dragoman.cli.ui.terminal import StyledLine, escape_json, sanitize_line
 
 # Below this many seconds, count in units of that many seconds, with this name.
 _AGE_UNITS = ((3600, 60, "minute"), (86400, 3600, "hour"), (30 * 86400, 86400, "day"))
@@ -64,8 +64,8 @@ def format_size(size: int | None) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
-    # A lone surrogate (from a file name that is not UTF-8) becomes its JSON escape.
-    print(json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+    # Also a lone surrogate (from a file name that is not UTF-8) becomes its JSON escape.
+    print(escape_json(json.dumps(value, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")).decode())
 
 
 def report(options: argparse.Namespace, json_value: Any, lines: str | Iterable[str], code: int = 0) -> int:

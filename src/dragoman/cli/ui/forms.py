@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.cli.ui.key_prompt import KeyChoice, Prompter
 from dragoman.cli.ui.permission import PermissionUI
-from dragoman.cli.ui.terminal import QUESTION_BAR, OutputStream, StyledLine, sanitize_line
+from dragoman.cli.ui.terminal import QUESTION_BAR, StyledLine, sanitize_line
 from dragoman.schema.elicitation import (
     BooleanProperty,
     CreateElicitationParams,
@@ -31,10 +31,9 @@ MAX_LABEL = 50
 class FormPrompt:
     """Asks the user of one session."""
 
-    def __init__(self, permission_ui: PermissionUI, prompter: Prompter, output: OutputStream) -> None:
+    def __init__(self, permission_ui: PermissionUI, prompter: Prompter) -> None:
         self._permission_ui = permission_ui
         self._prompter = prompter
-        self._output = output
 
     async def __call__(self, params: CreateElicitationParams) -> dict[str, Any] | bool | None:
         """Return the values of a form, True for a link that was opened, False for no, None for no answer."""
@@ -93,18 +92,20 @@ class FormPrompt:
             return await self._prompter.choose([StyledLine(label)], choices)
         default = getattr(field, "default", None)
         hint = f" [{sanitize_line(str(default))}]" if default else ""
+        note = ""  # what was wrong with the answer before
         while True:
-            text = await self._prompter.read(f"{QUESTION_BAR} {label}{hint}: ")
+            text = await self._prompter.read(f"{QUESTION_BAR} {label}{hint}: ", note=note)
             if text is None:
                 return None
             if not text.strip():
                 if default or not is_required:
                     return default or None
+                note = f"this is required; {self._prompter.way_out}"
                 continue
             try:
                 return _parse_value(field, text.strip(), [value for value, _ in known])
             except ValueError as error:
-                self._output.write_question([StyledLine(str(error), "yellow")])
+                note = str(error)
 
 
 def _field_label(name: str, field: Any) -> str:

@@ -24,12 +24,13 @@ EOF_KEY = b"\x04"
 
 
 class KeyChoice(NamedTuple):
-    """One answer: the key, what it means in our words, and what the peer calls it."""
+    """One answer: the key, what it means in our words, what the peer calls it, and our words where room is short."""
 
     key: str
     meaning: str
     value: str
     name: str = ""
+    short: str = ""
 
 
 class TextChange(NamedTuple):
@@ -107,12 +108,23 @@ class Prompter:
         if not self._question_prompt:
             return False
         self._output.clear_prompt()
-        self._output.write_line(text, style)
+        self._output.write_prose(text, style)
         self._output.show_prompt(self._question_prompt, "ask")
         return True
 
-    async def read(self, prompt: str, style: str = "ask") -> str | None:
-        """Return the line that the user types; None at the end of input or when the question is closed."""
+    @property
+    def way_out(self) -> str:
+        """How the user leaves a question without an answer."""
+        # In a session on a host, Ctrl-D leaves the session, and its questions stay open.
+        return "Ctrl-D closes the question" if self.on_eof is None else "Ctrl-C stops the turn"
+
+    async def read(self, prompt: str, style: str = "ask", *, note: str = "") -> str | None:
+        """Return the line that the user types; None at the end of input or when the question is closed.
+
+        `note` says what was wrong with the line before.
+        """
+        if note:
+            self._output.write_question([StyledLine(note, "yellow")])
         with line_mode(self._fd):
             data = await self._read_input(prompt, style)
         if data.removesuffix(b"\n") == EOF_KEY:  # typed before the terminal was in line mode, which would end the input
@@ -269,10 +281,14 @@ def _find_choice(typed: str, choices: Sequence[KeyChoice], *, is_ended: bool) ->
     return found if is_ended or not goes_on or typed in ("yes", "no") else None
 
 
+# What people type out for a key, whatever its meaning is.
+_KEY_WORDS = {"y": ["yes"], "n": ["no"]}
+
+
 def _own_words(choice: KeyChoice) -> list[str]:
-    """Return what can be typed out for a choice: its meaning, and the first word of it."""
+    """Return what can be typed out for a choice: its meaning, the first word of it, and yes or no."""
     meaning = choice.meaning.lower()
-    return [meaning, meaning.partition(" ")[0].rstrip(",")]
+    return [meaning, meaning.partition(" ")[0].rstrip(","), *_KEY_WORDS.get(choice.key, ())]
 
 
 def _word_after(word: str, typed: str, choices: Sequence[KeyChoice]) -> str:

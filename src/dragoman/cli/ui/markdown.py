@@ -150,7 +150,7 @@ class Markdown:
         if is_whole and (fence := _FENCE.match(line)):
             self._fence = fence[1]
             self._code = CodeStyler(line.strip().lstrip("`~"))
-            self._write_styled(line.strip(), "dim")
+            self._write_styled(sanitize(line.strip()), "dim")
             self._line = ""
             return False
         if is_whole and _RULE.match(line):

@@ -45,12 +45,24 @@ class AnswerKey(NamedTuple):
     answer: PermissionChoice
 
 
-# Scope -> key and meaning.
-_ALLOW_KEYS: dict[str, tuple[str, str]] = {
-    Scope.ONCE: ("y", "yes, this once"),
-    Scope.SESSION: ("s", "yes, for this session"),
-    Scope.WORKSPACE: ("w", "yes, always in this folder"),
-    Scope.ALWAYS: ("a", "yes, always and everywhere"),
+# Scope -> key, meaning, and meaning where room is short; with what the answer is remembered for.
+_ALLOW_KEYS: dict[str, tuple[str, str, str]] = {
+    Scope.ONCE: ("y", "yes, this once", "once"),
+    Scope.SESSION: ("s", "yes, for {target}, in this session", "{target}, this session"),
+    Scope.WORKSPACE: ("w", "yes, for {target}, always in this folder", "{target}, always here"),
+    Scope.ALWAYS: ("a", "yes, always for {target}", "{target}, always"),
+}
+
+# Operation -> what an answer is remembered for: a grant covers nothing else. Several at once are "exactly this".
+_REMEMBERED_TARGETS: dict[str, str] = {
+    Operation.FILE_READ: "reading this file",
+    Operation.FILE_WRITE: "changing this file",
+    Operation.FILE_DELETE: "deleting this file",
+    Operation.TERMINAL_EXECUTE: "exactly this command",
+    Operation.NETWORK_ACCESS: "exactly this address",
+    Operation.MCP_TOOL: "this tool",
+    Operation.MCP_START: "this server",
+    Operation.SWITCH_MODE: "this mode",
 }
 
 # Agents that offer no way to refuse get "cancelled", after which most end their turn
@@ -71,8 +83,8 @@ def answer_keys(prompt: PermissionPrompt, scopes: Sequence[str]) -> list[AnswerK
         # The agent's name of an option is shown only at the first scope that maps to it: at another scope it would
         # mislead.
         name = "" if option is None or option in covered else _option_name(options, option)
-        key, meaning = _ALLOW_KEYS[scope]
-        keys.append(AnswerKey(KeyChoice(key, meaning, key, name), PermissionChoice(ALLOW, scope)))
+        key, meaning, short = (text.format(target=_remembered_target(prompt)) for text in _ALLOW_KEYS[scope])
+        keys.append(AnswerKey(KeyChoice(key, meaning, key, name, short), PermissionChoice(ALLOW, scope)))
         covered |= {option} if option is not None else set()
     refusal = choose_option(options, DENY)
     meaning = "no" if refusal is not None or not options else _CANCEL_MEANING
@@ -90,11 +102,16 @@ def answer_keys(prompt: PermissionPrompt, scopes: Sequence[str]) -> list[AnswerK
 # Kind of an option that no scope has taken -> its letter and its meaning. The letters are those of the scopes.
 _OPTION_KEYS: dict[str, tuple[str, str]] = {
     "allow_once": ("", "yes, this once"),
-    "allow_always": ("w", "yes, always in this folder"),
+    "allow_always": ("w", "yes, always"),  # the agent decides what that covers; its own name of it follows
     "reject_once": ("", "no"),
-    "reject_always": ("", "no, never in this folder"),
+    "reject_always": ("", "no, never"),
 }
 _KEY_ORDER = "yswan"
+
+
+def _remembered_target(prompt: PermissionPrompt) -> str:
+    first, *others = prompt.questions
+    return _REMEMBERED_TARGETS.get(first.operation, "exactly this") if not others else "exactly this"
 
 
 def _option_name(options: Sequence[PermissionOption], option_id: str | None) -> str:

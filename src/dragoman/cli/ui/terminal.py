@@ -75,6 +75,18 @@ def _visible_form(match: re.Match[str]) -> str:
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
 
 
+def escape_json(data: bytes) -> bytes:
+    """Return JSON with an escape in place of every character that could control a terminal."""
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return _CONTROL_CHARS.sub(_json_escape, data.decode("utf-8", "surrogatepass")).encode()
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def sanitize_line(text: str) -> str:
     """Return peer text as one sanitized line."""
     return sanitize(text.replace("\r\n", "\n").replace("\n", "␊")).replace("\t", " ")
@@ -112,8 +124,12 @@ NO_BREAK = "\xa0"
 
 
 def wrap_words(text: str, width: int) -> list[str]:
-    """Return our own text as lines of at most this width, broken between words; more lines get the same indent."""
-    indent = text[: len(text) - len(text.lstrip(" "))]
+    """Return our own text as lines of at most this width, broken between words.
+
+    More lines get the same indent; those of a row with two columns begin below the second one.
+    """
+    columns = re.fullmatch(r"( *(?:\S+ )*?\S+ {2,})\S+(?: \S+)*", text)
+    indent = " " * min(len(columns[1]) if columns else len(text) - len(text.lstrip(" ")), width // 2)
     lines = textwrap.wrap(text, width - 1, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines] or [""]
 
@@ -180,6 +196,13 @@ class OutputStream:
         """Write several lines."""
         for line in lines:
             self.write_line(line.text, line.style)
+
+    def write_prose(self, text: str, style: str = "") -> None:
+        """Write a line of sentences; one that is longer than the terminal is wide is broken between words."""
+        for line in text.split("\n"):
+            is_long = self.is_tty and len(line) > self.width
+            for row in wrap_words(line, self.width) if is_long else [line]:
+                self.write_line(row, style)
 
     def draw_block(self, key: object, lines: list[StyledLine]) -> None:
         """Write lines that are redrawn when the same block comes again and nothing was written below it."""
@@ -274,6 +297,9 @@ class OutputStream:
                 end = width
                 while end > 1 and sum(map(char_width, rest[:end])) > width:
                     end -= 1
+                blank = rest.rfind(" ", end // 2, end)  # a word that ends in the second half of the row
+                if blank > 0 and rest[end] != " ":
+                    end = blank + 1
                 yield rest[:end]
                 rest = rest[end:]
             yield rest

@@ -98,6 +98,7 @@ class TurnView:
         self._messages = Messages(LossReports())  # those that may still be changed
         self._statuses: dict[str, str] = {}
         self._plan: list[tuple[str, str]] = []
+        self.expected_mode = ""  # id or name of the mode that the user chose; the command itself reports it
         self.fold_hint = ""  # how to see the lines that are left out
         self.folded_result: list[StyledLine] = []  # all lines of the last result of which some were left out
         self._call_ids: list[str] = []  # tool calls whose lines are together at the end
@@ -123,6 +124,8 @@ class TurnView:
         """Return whether nothing would be shown."""
         if isinstance(update, updates.Notice):  # in a host, the presence lines report that the agent exited
             return self._prompt_author is not None and update.title == AGENT_ENDED
+        if isinstance(update, updates.CurrentModeUpdate):
+            return self.expected_mode.lower() in map(str.lower, self._mode_names(update))
         return isinstance(update, _SILENT_UPDATES) or (self._hide_status and isinstance(update, updates.UsageUpdate))
 
     def end_turn(self) -> None:
@@ -265,7 +268,15 @@ class TurnView:
     # --- the session ------------------------------------------------------------------------------------------
 
     def _show_mode(self, update: updates.CurrentModeUpdate) -> None:
-        self._write_note(f"mode is now {sanitize_line(update.current_mode_id)}")
+        if not self.is_silent(update):
+            self.expected_mode = ""
+            self._write_note(f"mode is now {sanitize_line(self._mode_names(update)[-1])}")
+
+    def _mode_names(self, update: updates.CurrentModeUpdate) -> list[str]:
+        """Return the id of a mode, and its name if it has one."""
+        modes = self._session.modes.available_modes if self._session.modes else ()
+        id = update.current_mode_id
+        return [id, *(mode.name for mode in modes if mode.id == id and mode.name)]
 
     def _show_title(self, update: updates.SessionInfoUpdate) -> None:
         if update.title:
@@ -287,7 +298,7 @@ class TurnView:
 
     def _write_note(self, text: str) -> None:
         self._begin_section(self._diagnostics, "note")
-        self._diagnostics.write_line(text, "dim")
+        self._diagnostics.write_prose(text, "dim")
 
     def _begin_section(self, output: OutputStream, section: str) -> None:
         """Separate sections of different kinds with an empty line."""
