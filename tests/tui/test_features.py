@@ -14,6 +14,7 @@ from dragoman.tui.actions import Actions
 from dragoman.tui.follow import FilePane, editor_command
 from dragoman.tui.keys import KEYS, help_rows
 from dragoman.tui.transcript_actions import TranscriptActions
+from tests.source_facts import parse
 from tests.tui.window import ALT_UP, CTRL_C, DOWN, ENTER, ESC, UP, Window, open_window
 
 CTRL_F, CTRL_T, CTRL_Y, CTRL_K = "\x06", "\x14", "\x19", "\x0b"
@@ -27,7 +28,9 @@ def copied(window: Window) -> str:
 
 def click(window: Window, text: str, kind: str = "M", button: int = 0, column: int = 0) -> None:
     """Press (M) or release (m) the mouse on a text."""
-    row = next(at for at, line in enumerate(window.lines) if text in line and at)  # not in the title
+    rows = [at for at, line in enumerate(window.lines) if text in line and at]  # not in the title
+    assert rows, f"{text!r} is not on the screen:\n{window.text}"
+    row = rows[0]
     window.type(f"\x1b[<{button};{window.lines[row].index(text) + 1 + column};{row + 1}{kind}")
 
 
@@ -35,13 +38,14 @@ def click(window: Window, text: str, kind: str = "M", button: int = 0, column: i
 async def test_find_copy_mode_and_mouse(here: Path) -> None:
     async with open_window(here) as window:
         window.type("/echo the needle is here" + ENTER)
-        await window.expect_that(lambda: window.text.count("needle") >= 2)
+        await window.expect_that(lambda: window.transcript.count("needle") == 2, "the prompt and its answer")
         window.type("/stream 120 60" + ENTER)
-        await window.expect_that(lambda: "needle" not in window.text.split("\n", 1)[1], "the end to be shown")
+        await window.expect_that(lambda: "more characters in this line" in window.transcript, "the end to be shown")
         await window.expect_that(lambda: not window.app.shown_tab.is_running)
+        assert "needle" not in window.transcript
         window.type(CTRL_F + "needle")
         await window.expect("find: needle")
-        await window.expect_that(lambda: "needle is here" in window.text)
+        await window.expect_that(lambda: "needle is here" in window.transcript)
         assert window.style_of("needle is here").bg != "default"
         window.type(ENTER + "v" + "v" + "$" + "y")
         await window.expect_that(lambda: "the needle is here" in copied(window))
@@ -112,7 +116,7 @@ async def test_the_place_where_the_agent_works_is_shown_and_opened_in_the_editor
         await window.expect("1 a line to read")  # the pane, with line numbers
         await window.expect_that(lambda: not window.app.shown_tab.is_running)
         window.type(ALT_UP + "k" + "e")
-        await window.expect_that(lambda: (here / "opened").exists())
+        await window.expect_that(lambda: (here / "opened").exists() and (here / "opened").read_text().endswith("\n"))
         assert (here / "opened").read_text().split() == ["+1", str(here / "notes.txt")]
         window.type(CTRL_T)
         await window.expect_gone("1 a line to read")
@@ -148,6 +152,26 @@ async def test_a_form_is_filled_in_line_by_line(here: Path) -> None:
         assert "age: 33" in window.text
 
 
+async def test_an_answer_that_a_form_does_not_take_is_explained_above_the_line(here: Path) -> None:
+    async with open_window(here) as window:
+        window.type("/form" + ENTER)
+        await window.answer("y")
+        await window.expect("▌ Name:")
+        await window.expect_that(window.app.is_answer_settled)
+        window.type(ENTER)
+        await window.expect("▌ this is required; Esc stops the agent\n▌ Name:")
+        await window.expect_that(window.app.is_answer_settled)
+        window.type("Ann" + ENTER)
+        await window.expect("▌ Age:")
+        assert "this is required" not in window.text
+        await window.expect_that(window.app.is_answer_settled)
+        window.type("many" + ENTER)
+        await window.expect("▌ type a whole number\n▌ Age:")
+        window.type(ESC)
+        await window.expect_that(lambda: not window.app.shown_tab.is_running)
+        await window.expect_gone("▌ Age:")
+
+
 @pytest.mark.item("FA-29")
 def test_every_key_has_an_action_and_texts_are_in_one_place() -> None:
     for key in KEYS:
@@ -156,6 +180,5 @@ def test_every_key_has_an_action_and_texts_are_in_one_place() -> None:
     names = {name for name in vars(texts) if name.isupper()}
     used = set()
     for path in Path(texts.__file__).parent.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        used |= {node.attr for node in ast.walk(parse(path.read_text())) if isinstance(node, ast.Attribute)}
     assert names - used == set()

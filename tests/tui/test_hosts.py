@@ -12,6 +12,7 @@ import pytest
 from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.host_client.api import resolve_host
 from dragoman.config.config_file import NamedAgent
+from dragoman.tui import session_list
 from tests.cli.serve_process import Served
 from tests.tui.window import ENTER, SMALL, Window, open_window
 
@@ -66,7 +67,10 @@ async def test_sessions_of_the_store_and_of_a_host_are_listed_and_open_in_tabs(s
 
 
 @pytest.mark.item("FA-21")
-async def test_the_list_shows_which_sessions_of_a_host_run_and_which_ask(served: Served, here: Path) -> None:
+async def test_the_list_shows_which_sessions_of_a_host_run_and_which_ask(
+    served: Served, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_list, "REFRESH_INTERVAL", 0.5)
     config = here.parent / "config" / "dragoman"
     config.mkdir(parents=True)
     (config / "config.toml").write_text(f'[hosts.office]\nurl = "{served.url}"\n')

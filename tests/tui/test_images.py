@@ -160,6 +160,19 @@ def test_broken_pictures_are_described() -> None:
         assert picture.placeholder_rows(10, 10) == [] or picture.size == (20, 20)
 
 
+@pytest.mark.parametrize(
+    "evil", ["\x1b\\\x1b]52;c;b3duZWQ=\x07", "\x07\x1b]0;owned\x07", "\x9c\x9d52;c;b3duZWQ=\x9c", "\n\rowned"]
+)
+def test_a_picture_that_is_not_base64_alone_is_not_given_to_the_terminal(evil: str) -> None:
+    good = png(quarters(20, 20))
+    for data in (good + evil, good[:400] + evil + good[400:], evil + good):
+        picture = Picture(data, "image/png")
+        assert not picture.is_showable
+        for sequence in (picture.kitty_transfer(10, 10), picture.kitty_alone(10, 10), picture.iterm_sequence(10, 10)):
+            assert evil not in sequence
+        assert picture.placeholder_rows(10, 10) == []
+
+
 @pytest.mark.item("FA-25")
 async def test_the_window_gives_a_picture_to_the_terminal_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DRAGOMAN_IMAGES", "kitty")

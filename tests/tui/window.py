@@ -78,6 +78,11 @@ class Window:
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
     @property
+    def transcript(self) -> str:
+        """What is on the screen, without the title above it."""
+        return self.text.partition("\n")[2]
+
+    @property
     def lines(self) -> list[str]:
         """The lines of the screen."""
         return [line.rstrip() for line in self._screen.display]
@@ -157,6 +162,7 @@ async def open_window(
     rows: int = 40,
     theme: str = "dark",
     options: SessionOptions | None = None,
+    waits_for_session: bool = True,
 ) -> AsyncIterator[Window]:
     """Run the window with an agent in a folder."""
     screen = pyte.Screen(columns, rows)
@@ -169,7 +175,8 @@ async def open_window(
         task = asyncio.create_task(app.run())
         try:
             await window.expect_that(
-                lambda: task.done() or (app.tab is not None and app.tab.state != "starting"), "the session"
+                lambda: task.done() or (app.tab is not None and (not waits_for_session or app.tab.state != "starting")),
+                "the session",
             )
             yield window
         finally:

@@ -49,7 +49,7 @@ class Actions:
             self.write()
         elif was_pending:
             app.quit()
-        elif app.tab is not None and app.tab.stop():
+        elif app.tab is not None and (app.tab.stop() or app.tab.stop_start()):
             self._quit_key = app.key_count
             app.show_hint(texts.STOPPING)
         elif app.composer.text:

@@ -162,7 +162,8 @@ class TuiApp:
         if self.overlay is not None or self.is_browsing:
             return {"back", "help"}
         is_running = self.tab is not None and self.tab.is_running
-        return {"stop" if is_running else "browse", "editor", "all"} | (set() if self.composer.text else {"help"})
+        is_writing = bool(self.composer.text) or self.mode == TEXT
+        return {"stop" if is_running else "browse", "editor", "all"} | (set() if is_writing else {"help"})
 
     def show_hint(self, text: str) -> None:
         """Show a text in the status line until the next key."""
@@ -176,6 +177,7 @@ class TuiApp:
         tab = Tab(options, on_change=self.request_frame, suspend=self.suspend_screen, hints=hints)
         tab.on_session = self.session_list.refresh
         tab.on_location = lambda location: self._on_location(tab, location)
+        tab.on_unsent = lambda text: self._return_prompt(tab, text)
         self.tabs.append(tab)
         self._tasks[tab] = asyncio.create_task(self._run_tab(tab))
         self.show_tab(len(self.tabs) - 1)
@@ -331,6 +333,12 @@ class TuiApp:
         self.actions.write()
         self.composer.set_document(_document(text))
         self.request_frame()
+
+    def _return_prompt(self, tab: Tab, text: str) -> None:
+        """Put a prompt that could not be sent back before what is being written in its tab."""
+        tab.draft = "\n".join(filter(None, (text, self.composer.text if tab is self.tab else tab.draft)))
+        if tab is self.tab:
+            self.composer.set_document(_document(tab.draft))
 
     def _candidates(self, text: str) -> Any:
         return candidates(self.tab, text) if self.tab is not None else []

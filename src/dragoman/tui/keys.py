@@ -80,7 +80,7 @@ KEYS: tuple[Key, ...] = (
     Key(("pagedown",), (ASK,), "question_page_down"),
     Key(("enter",), (TEXT,), "send_answer"),
     Key(("enter",), (ASK,), "refuse_key"),
-    Key(("<any>",), (ASK,), "answer", "y s w a n", "once, for this session, always here, always, no"),
+    Key(("<any>",), (ASK,), "answer", "y s w a n", "once; what is named: in this session, always here, always; no"),
     # Transcript.
     Key(("up",), (BROWSE,), "select_back", "Up, Down, k, j", "the previous or the next part"),
     Key(("k",), (BROWSE,), "select_back"),
@@ -100,6 +100,7 @@ KEYS: tuple[Key, ...] = (
     Key(("N",), (BROWSE,), "find_previous"),
     Key(("g",), (BROWSE,), "go_to_start", "g, G", "the beginning, the end"),
     Key(("G",), (BROWSE,), "go_to_end"),
+    Key(("?",), (ASK,), "show_help"),
     Key(("?",), (BROWSE,), "show_help"),
     Key(("escape",), (BROWSE,), "write", "Esc, i", "back to the prompt"),
     Key(("i",), (BROWSE,), "write"),

@@ -14,7 +14,7 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from dragoman.cli.ui.terminal import QUESTION_BAR
 from dragoman.tui import texts
 from dragoman.tui.composer import MAX_ROWS
-from dragoman.tui.keys import TEXT, WRITE, create_bindings
+from dragoman.tui.keys import COPY, TEXT, WRITE, create_bindings
 from dragoman.tui.painter import Painter
 from dragoman.tui.screen import ScreenParts
 from dragoman.tui.themes import color_depth, create_style
@@ -75,7 +75,7 @@ class WindowLayout:
         )
 
     def _prompt(self) -> Container:
-        sign = Window(FormattedTextControl(lambda: [("class:cyan bold", " ❯ ")]), width=3, dont_extend_width=True)
+        sign = Window(FormattedTextControl(self._prompt_sign), width=3, dont_extend_width=True)
         is_empty = Condition(lambda: not self._app.composer.text)
         hint = ConditionalContainer(Window(FormattedTextControl(self._prompt_hint)), is_empty)
         below = Float(hint, top=0, left=1, height=1, transparent=True)
@@ -85,9 +85,20 @@ class WindowLayout:
         width = max(10, self.application.output.get_size().columns - 4)
         return sum(1 + len(line) // width for line in self._app.composer.text.split("\n"))
 
+    def _prompt_sign(self) -> Any:
+        is_elsewhere = self._app.is_browsing or self._app.is_finding
+        return [("class:dim" if is_elsewhere else "class:cyan bold", " ❯ ")]
+
     def _prompt_hint(self) -> Any:
-        is_running = self._app.tab is not None and self._app.tab.is_running
-        return [("class:dim", texts.PROMPT_HINT_RUNNING if is_running else texts.PROMPT_HINT)]
+        app = self._app
+        if app.is_finding:
+            hint = texts.PROMPT_HINT_FINDING
+        elif app.is_browsing:
+            hint = texts.COPY_HINT if app.base_mode == COPY else texts.PROMPT_HINT_BROWSING
+        else:
+            is_running = app.tab is not None and app.tab.is_running
+            hint = texts.PROMPT_HINT_RUNNING if is_running else texts.PROMPT_HINT
+        return [("class:dim", hint)]
 
     def _answer_label(self) -> Any:
         label = self._app.question.label if self._app.question is not None else ""

@@ -237,15 +237,19 @@ class ScreenParts:
         """Yield the status line."""
         app, tab = self._app, self._app.tab
         left: list[Piece] = [(" ", "")]
+        is_message = True
         if app.hint:
             left.append((clip_text(app.hint, width - 2), "yellow"))
         elif app.is_finding:
             left += [("find: ", "dim"), (app.find_words, ""), ("▏", "cyan"), ("  Enter, n, N", "dim")]
+        elif tab is not None and tab.start_failure:
+            left.append((clip_text(f"{tab.agent_name} {texts.NOT_STARTED}: {tab.start_failure}", width - 2), "yellow"))
         elif tab is not None:
             left.append((" · ".join(self._facts(tab)), "dim"))
+            is_message = tab.opened is None  # what takes long now
         right = self._status_end(tab)
-        if pieces_width(right) > width // 2:
-            right = right[-2:]
+        while is_message and right and pieces_width(left) + pieces_width(right) >= width:
+            del right[0]  # the keys give way first, then the state
         yield Region(0, 0, width, [Row(two_sides(left, right, width))])
 
     def _facts(self, tab: Tab) -> list[str]:
@@ -273,5 +277,5 @@ class ScreenParts:
             text = f"{sign} {texts.format_seconds(int(seconds)).replace('.0', '')} "
             state = [(text, "yellow" if tab.is_asking else "cyan")]
         elif tab is not None and tab.state != "ready":
-            state = [(f"○ {tab.state} ", "yellow")]
+            state = [(f"○ {texts.NOT_STARTED if tab.start_failure else tab.state} ", "yellow")]
         return [("  ".join(keys) + "  ", "dim"), *state]

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dragoman.cli.connect.options import SessionOptions
+from dragoman.cli.connect.session_agent import last_agent
 from dragoman.cli.connect.which_agent import find_agents_on_path
 from dragoman.cli.host_client.api import HostTarget, request_json_blocking, resolve_host
 from dragoman.config import config_file as config
 from dragoman.config.config_file import Config, NamedAgent
 from dragoman.config.paths import user_paths
+from dragoman.config.session_agents import as_named_agent
 from dragoman.errors import ConfigFault, ConnectionFailed, DragomanError, ProtocolError
 from dragoman.store.contract import Summary
 
@@ -103,13 +105,24 @@ class SessionList:
                 self.host_options(listed.host, ""), session=id, agent=NamedAgent(name=listed.title, command="")
             )
         known = agents_by_name(self._base)
-        agent = known.get(listed.summary.agent or "") or (self._base.agent if self._base.host is None else None)
+        used = last_agent(id) if self._base.uses_user_files else None
+        agent = as_named_agent(used) if used is not None and used.command else None
+        is_command = agent is not None
         if agent is None:
-            agent = next(iter(known.values()), None)
+            agent = known.get(used.name if used is not None else listed.summary.agent or "")
+        if agent is None:
+            agent = self._base.agent if self._base.host is None else next(iter(known.values()), None)
         if agent is None:
             return None
         return msgspec.structs.replace(
-            self._base, agent=agent, session=id, host=None, lend=None, cwd=os.getcwd(), is_cwd_given=False
+            self._base,
+            agent=agent,
+            is_agent_command=is_command,
+            session=id,
+            host=None,
+            lend=None,
+            cwd=os.getcwd(),
+            is_cwd_given=False,
         )
 
     def host_options(self, host: HostTarget, agent: str) -> SessionOptions:

@@ -12,17 +12,14 @@ LOCAL = "this machine"
 NO_SESSIONS = "no sessions yet"
 EMPTY = "Type a prompt below. ? shows the keys."
 PROMPT_HINT = "Ask the agent…  @file  /command"
+PROMPT_HINT_BROWSING = "Browsing: j k move, o opens, / finds, i or Esc writes"
+PROMPT_HINT_FINDING = "Type words to find: Enter finds them, Esc ends"
 PROMPT_HINT_RUNNING = "Goes into the queue while the agent works"
 STARTING = "starting…"
+NOT_STARTED = "did not start"
 
-# What the answers to permission requests mean, in a row.
-SHORT_ANSWERS = {
-    "yes, this once": "once",
-    "yes, for this session": "this session",
-    "yes, always in this folder": "always here",
-    "yes, always and everywhere": "always",
-}
 QUESTION_TAB = "Tab: answer"
+WAY_OUT = "Esc stops the agent"
 WRONG_KEY = "press one of these keys; Tab goes to the prompt"
 
 QUIT_HINT = "press Ctrl-C again to quit"
@@ -32,6 +29,7 @@ NOT_FOUND = "not found"
 NO_LOCATION = "the agent named no file here"
 NO_EDITOR = "set EDITOR to open files"
 START_AGAIN = "the next prompt starts the agent again"
+START_STOPPED = "the start was stopped; the next prompt starts the agent again"
 
 KIND_LABELS = {
     "read": "Read",

@@ -7,6 +7,7 @@ the picture alone, by the protocols of kitty, iTerm2 and sixel where the termina
 from __future__ import annotations
 
 import itertools
+import re
 
 from dragoman.cli.ui.rows import Row
 from dragoman.tui.images.png import decode_png, picture_size
@@ -23,7 +24,7 @@ _MARKS = (
 )  # fmt: skip
 MAX_CELLS = len(_MARKS)
 
-# Terminals scale pictures; a larger one is described. Bytes of base64, and pixels of a side.
+# Terminals scale pictures; a larger one is only named. Bytes of base64, and pixels of a side.
 MAX_DATA, MAX_SIDE = 8 * 1024 * 1024, 10_000
 
 # A cell is about twice as high as wide; pixels of its width.
@@ -32,6 +33,8 @@ CELL_WIDTH, CELL_HEIGHT = 10, 20
 # The most that one escape sequence of the kitty protocol may carry. Characters.
 KITTY_CHUNK = 4096
 
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
 _ids = itertools.count(1)
 
 
@@ -39,10 +42,11 @@ class Picture:
     """One picture: its bytes in base64, and its size if they say it."""
 
     def __init__(self, data: str, mime_type: str) -> None:
-        self.data = data
+        # The terminal gets it as it is: anything but base64 could be a sequence of the agent's own.
+        self.data = data if len(data) <= MAX_DATA and _BASE64.fullmatch(data) else ""
         self.mime_type = mime_type
         self.id = next(_ids) % 0xFFFFFF + 1
-        self.size = picture_size(data)
+        self.size = picture_size(self.data)
         self.is_sent = False  # whether the terminal has it
 
     @property
@@ -54,7 +58,7 @@ class Picture:
     def is_showable(self) -> bool:
         """Whether terminals can show it: small enough, and of a known size."""
         width, height = self.size or (0, 0)
-        return len(self.data) <= MAX_DATA and 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE
+        return bool(self.data) and 0 < width <= MAX_SIDE and 0 < height <= MAX_SIDE
 
     def cells(self, columns: int, lines: int) -> tuple[int, int]:
         """Return how many cells it takes, at most these."""

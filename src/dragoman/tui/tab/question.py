@@ -15,7 +15,7 @@ from time import monotonic
 from dragoman.cli.ui.diff import change_counts, compare_texts, diff_rows
 from dragoman.cli.ui.key_prompt import KeyChoice, Prompter, QuestionPart, TextChange
 from dragoman.cli.ui.rows import Piece, Row, clip_pieces, clip_text, peer_line, pieces_width, wrap_text
-from dragoman.cli.ui.terminal import QUESTION_BAR, OutputStream, sanitize
+from dragoman.cli.ui.terminal import QUESTION_BAR, OutputStream, StyledLine, sanitize
 from dragoman.tui import texts
 
 # How long a question must be on the screen without a key before one answers it. Longer than the pause between two keys
@@ -102,10 +102,9 @@ class Question:
             return []
         rows: list[list[Piece]] = [[]]
         for at, choice in enumerate(self.choices):
-            label = texts.SHORT_ANSWERS.get(choice.meaning)
             named = peer_line(choice.name)
-            is_own = not named or choice.meaning.startswith("no")  # our own words say enough
-            text = label or (choice.meaning if is_own else f"{choice.meaning}: {named}")
+            is_own = not named or choice.key == "n"  # our own words say enough
+            text = choice.short or (choice.meaning if is_own else f"{choice.meaning}: {named}")
             key = (f" {choice.key} ", "key" if is_focused else "dim")
             pieces: list[Piece] = [
                 key,
@@ -174,9 +173,15 @@ class BarPrompter(Prompter):
         """Ask until the user types one of the choices."""
         return await self._ask(Question(question, choices))
 
-    async def read(self, prompt: str, style: str = "ask") -> str | None:
+    @property
+    def way_out(self) -> str:
+        """How the user leaves a question without an answer."""
+        return texts.WAY_OUT
+
+    async def read(self, prompt: str, style: str = "ask", *, note: str = "") -> str | None:
         """Return the line that the user types."""
-        return await self._ask(Question((), (), label=prompt.removeprefix(QUESTION_BAR).strip()))
+        parts = [StyledLine(note, "yellow")] if note else []
+        return await self._ask(Question(parts, (), label=prompt.removeprefix(QUESTION_BAR).strip()))
 
     async def _ask(self, question: Question) -> str | None:
         self.questions.append(question)

@@ -60,6 +60,7 @@ class Tab:
         self.is_over = False  # the user closed it
         self.is_unread = False
         self.progress = ""  # what takes long now
+        self.start_failure = ""  # why the agent did not start
         self.location: Location | None = None  # where the agent works
         self.draft = ""
         self._first_prompt = ""
@@ -71,6 +72,9 @@ class Tab:
         self.turn_started: float | None = None
         self.on_session: Callable[[], None] = lambda: None  # the session was opened, or a turn ended
         self.on_location: Callable[[Location], None] = lambda location: None
+        self.on_unsent: Callable[[str], None] = lambda text: None  # a prompt that could not be sent goes back
+        self._session_task: asyncio.Task[None] | None = None
+        self._is_start_stopped = False
         self._on_change = on_change
         self._wakeup = asyncio.Event()
         self._turn_task: asyncio.Task[None] | None = None
@@ -125,19 +129,44 @@ class Tab:
     async def run(self) -> None:
         """Open the session and run prompts until the tab is closed; after an error, the next prompt tries again."""
         while not self.is_over:
+            self._is_start_stopped = False
+            self._session_task = asyncio.create_task(self._run_session())
             try:
-                await self._run_session()
+                await self._session_task
             except (DragomanError, OSError) as error:
                 self._show_failure(error)
+            except asyncio.CancelledError:
+                if not self._is_start_stopped or self.is_over:
+                    raise
+                self.start_failure = texts.START_STOPPED
+                self.flow.add_note(texts.START_STOPPED)
             if self.is_over:
                 return
             self.state = ENDED
             self.prompter.close_question()
+            self._return_prompts()
             self._on_change()
             await self._wait_for_prompt()
 
+    def stop_start(self) -> bool:
+        """Stop the start of the agent; return whether it was starting."""
+        if self.state != STARTING or self._session_task is None or self._session_task.done():
+            return False
+        self._is_start_stopped = True
+        self._session_task.cancel()
+        return True
+
+    def _return_prompts(self) -> None:
+        """Give back the prompts that wait: each starts an agent once, so that one that cannot start is not started
+        again and again.
+        """
+        if self.waiting:
+            unsent = "\n".join(self.waiting)
+            self.waiting.clear()
+            self.on_unsent(unsent)
+
     async def _run_session(self) -> None:
-        self.state = STARTING
+        self.state, self.start_failure = STARTING, ""
         opening = open_session(
             self.options,
             TerminalOutput.on(self._output),
@@ -167,6 +196,8 @@ class Tab:
             log_id = getattr(self.session, "log_id", None)
             if log_id is not None:  # the next start continues it
                 self.options = msgspec.structs.replace(self.options, session=log_id)
+        if self.state == STARTING:
+            self.start_failure = peer_line(" ".join(text.split()))
         self.flow.end_turn()
         self.flow.add_note(text, "red")
         self.flow.add_note(texts.START_AGAIN)
@@ -380,10 +411,13 @@ class Tab:
         """Show one line."""
         self._show_note(peer_line(text), style)
 
-    def show_lines(self, lines: Iterable[StyledLine]) -> None:
+    def show_lines(self, lines: Iterable[StyledLine], *, wraps: bool = True) -> None:
         """Show several lines."""
         for line in lines:
             self._show_note(line.text, line.style)
+
+    def expect_mode(self, name: str) -> None:
+        """Do nothing: the transcript shows what the agent reports."""
 
     def members_text(self) -> str:
         """Return the members of a session on a host; empty elsewhere."""
