@@ -44,11 +44,12 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 class WebHost(Served):
     """A host as a process. Its address, users and folder stay when it is started again."""
 
-    def __init__(self, folder: Path, *arguments: str, **more: Any) -> None:
+    def __init__(self, folder: Path, *arguments: str, has_root: bool = True, **more: Any) -> None:
         self.project = folder / "project"
         self.project.mkdir(exist_ok=True)
         self.log = folder / "host.log"
-        super().__init__(folder, "--bind", "127.0.0.1:0", "--verbose", "--root", str(self.project), *arguments, **more)
+        root = ("--root", str(self.project)) if has_root else ()
+        super().__init__(folder, "--bind", "127.0.0.1:0", "--verbose", *root, *arguments, **more)
         self.port = int(self.url.rpartition(":")[2])
 
     def start(self) -> None:
@@ -117,11 +118,11 @@ class Person:
 
     def see(self, text: str) -> None:
         """Wait until the transcript shows a text."""
-        self.wait("text => document.querySelector('.log').innerText.includes(text)", text)
+        self.wait("text => document.querySelector('.log')?.innerText.includes(text)", text)
 
     def idle(self) -> None:
         """Wait until no turn runs."""
-        self.wait("() => document.querySelector('button.stop').hidden && !document.querySelector('.queue li')")
+        self.wait("() => document.querySelector('button.stop')?.hidden && !document.querySelector('.queue li')")
 
     def set_role(self, session: str, user: str, role: str) -> None:
         """Set the role of somebody in a session, as its admin."""
@@ -179,6 +180,11 @@ def chromium() -> Iterator[Browser]:
 
 
 MakePerson = Callable[..., Person]
+
+
+def secret_of(token: str) -> str:
+    """Return the secret part of a token, which can have underscores: dgm_ID_SECRET."""
+    return token.split("_", 2)[2]
 
 
 def rpc_session(person: Person, folder: Path | None = None) -> str:

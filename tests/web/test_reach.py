@@ -115,6 +115,54 @@ def test_on_a_phone_everything_fits_and_can_be_touched(person: MakePerson, token
     assert page.is_visible(".tabs")
 
 
+@pytest.mark.parametrize("prompt", ["/ask", "/form"])
+def test_a_turn_can_be_stopped_on_a_phone_while_it_asks(
+    person: MakePerson, tokens: dict[str, str], prompt: str
+) -> None:
+    session = rpc_session(person(tokens["ann"]))
+    phone = person(tokens["ann"], size=PHONE, has_touch=True, is_mobile=True).open(session)
+    page = phone.page
+    phone.say(prompt)
+    page.wait_for_selector(".asks")
+    stop = page.get_by_role("button", name="Stop the turn")
+    stop.scroll_into_view_if_needed()
+    box = stop.bounding_box()
+    assert box is not None
+    assert box["height"] >= 44
+    # It is a part of the question, below what is asked and beside or below the answers.
+    bottom = page.eval_on_selector(".asks .act, .asks .fields", "part => part.getBoundingClientRect().bottom")
+    assert box["y"] >= bottom
+    page.wait_for_timeout(800)  # the page's own rule: a question takes no answer before
+    stop.tap()
+    page.wait_for_selector(".asks", state="detached")
+    phone.see("Stopped")
+    phone.idle()
+
+
+def test_a_form_marks_required_fields_and_says_which_one_is_missing(person: MakePerson, tokens: dict[str, str]) -> None:
+    ann = person(tokens["ann"], bypass_csp=True, reduced_motion="reduce")
+    page = ann.page
+    rpc_session(ann)
+    ann.say("/form")
+    page.wait_for_selector(".asks")
+    age = page.get_by_label("Age (required)")
+    assert age.get_attribute("aria-required") == "true"
+    page.get_by_label("Name (required)").fill("Ann")
+    page.get_by_label("Height (required)").fill("1.7")
+    page.wait_for_timeout(800)  # the page's own rule: a question takes no answer before
+    page.click(".asks .btn.main")
+    page.wait_for_selector(".asks .field .bad:has-text('Age is missing.')")
+    assert page.locator(".asks .field .bad:visible").count() == 1
+    assert age.get_attribute("aria-invalid") == "true"
+    assert age.evaluate("field => field === document.activeElement")
+    assert violations(ann) == []
+    age.fill("30")
+    page.wait_for_selector(".asks .field .bad", state="hidden")
+    page.wait_for_timeout(800)
+    page.click(".asks .btn.main")
+    ann.see("age: 30")
+
+
 async def write_messages(path: Path, count: int) -> None:
     """Write a session of so many messages."""
     store = await SqliteStore.open(str(path))

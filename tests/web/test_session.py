@@ -192,6 +192,78 @@ def test_the_composer_completes_attaches_and_takes_back(
     assert "one" not in [line.rpartition(" ")[2] for line in ann.story]
 
 
+TITLE_OF_CALL = """async call => {
+    const script = document.querySelector('script[type=module]').src;
+    const {toolCard} = await import(new URL('view/tool_card.js', script));
+    const session = {transcript: {terminals: new Map()}, cwd: '/work', canWrite: true};
+    const title = toolCard({version: 0, call: {status: 'completed', ...call}}, session).element.querySelector('.title');
+    return [title.innerText, title.querySelector('code')?.innerText ?? ''];
+}"""
+
+
+# Calls, and what of their titles is code.
+TITLES: list[tuple[dict[str, object], str]] = [
+    ({"title": "Look around", "kind": "search"}, ""),
+    ({"title": "Look around. Then stop.", "kind": "read"}, ""),
+    ({"title": "Read the notes...", "kind": "read"}, ""),
+    ({"title": "Run the tests", "kind": "execute", "rawInput": {"command": "make test"}}, ""),
+    ({"title": "Run make test", "kind": "execute", "rawInput": {"command": "make test"}}, "make test"),
+    ({"title": "Run make test", "kind": "execute", "rawInput": {"command": ["make", "test"]}}, "make test"),
+    ({"title": "make test", "kind": "execute", "rawInput": {"command": "make test"}}, "test"),
+    ({"title": "Read Makefile", "kind": "read", "locations": [{"path": "/work/Makefile"}]}, "Makefile"),
+    ({"title": "Read notes.txt", "kind": "read"}, "notes.txt"),
+    ({"title": "Edit /work/src/lines", "kind": "edit"}, "src/lines"),
+    ({"title": "Search `marmot`", "kind": "search"}, "marmot"),
+    ({"title": "Ask notes.txt", "kind": "other"}, ""),
+]
+
+
+def test_only_paths_and_commands_in_the_title_of_a_call_are_code(person: MakePerson, tokens: dict[str, str]) -> None:
+    ann = person(tokens["ann"])
+    for call, code in TITLES:
+        shown, in_code = ann.page.evaluate(TITLE_OF_CALL, call)
+        assert in_code == code, call
+        assert shown == str(call["title"]).replace("/work/", "").replace("`", "")
+
+
+DURATIONS = """async seconds => {
+    const script = document.querySelector('script[type=module]').src;
+    const {duration} = await import(new URL('view/parts.js', script));
+    return seconds.map(duration);
+}"""
+
+
+def test_a_duration_has_at_most_59_seconds_beside_its_minutes(person: MakePerson, tokens: dict[str, str]) -> None:
+    ann = person(tokens["ann"])
+    shown = ann.page.evaluate(DURATIONS, [-1, 0.4, 59.4, 59.6, 119.4, 599.7, 3599.9, 7500, 259200])
+    expected = ["0 s", "0 s", "59 s", "1 min 0 s", "1 min 59 s", "10 min 0 s", "1 h 0 min", "2 h 5 min", "3 days"]
+    assert shown == expected
+
+
+TURN_TIMES = """count => new Promise(resolve => {
+    const times = [];
+    const composer = document.querySelector('.composer .bar .num');
+    const watch = new MutationObserver(() => {
+        const name = [...document.querySelectorAll('.side dt')].find(each => each.innerText === 'Turn');
+        times.push([composer.innerText, name?.nextElementSibling.innerText]);
+        if (times.length === count) { watch.disconnect(); resolve(times); }
+    });
+    watch.observe(composer, {childList: true, characterData: true, subtree: true});
+})"""
+
+
+def test_the_details_and_the_composer_show_the_same_time_of_a_turn(person: MakePerson, tokens: dict[str, str]) -> None:
+    ann = person(tokens["ann"])
+    rpc_session(ann)
+    ann.say("/slow 60")
+    ann.page.wait_for_selector("button.stop", state="visible")
+    times = ann.page.evaluate(TURN_TIMES, 3)
+    assert [composer for composer, _ in times] == [details for _, details in times]
+    assert len({composer for composer, _ in times}) == 3
+    ann.page.click("button.stop")
+    ann.idle()
+
+
 @pytest.mark.item("FA-04", "FA-09")
 def test_a_new_session_begins_with_the_chosen_mode_and_settings(person: MakePerson, tokens: dict[str, str]) -> None:
     ann = person(tokens["ann"])

@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from dragoman.host.auth.database import HostDatabase
 from dragoman.host.auth.tokens import Tokens
+from tests.cli.process import DRAGOMAN, TIMEOUT
 from tests.web.browser import MakePerson, WebHost, needs_browser, rpc_session
 
 pytestmark = needs_browser
+
+
+# A WebSocket that opens later than the transcript is read.
+LATE_SOCKET = """
+window.WebSocket = class extends WebSocket {
+  addEventListener(type, listener) {
+    super.addEventListener(type, type === "open" ? () => { window.openSocket = listener; } : listener);
+  }
+};
+"""
+
+
+def test_the_first_connection_is_not_called_another_one(tokens: dict[str, str], person: MakePerson) -> None:
+    ann = person(tokens["ann"])
+    session = rpc_session(ann)
+    ann.say("/echo here")
+    ann.see("here")
+    ann.idle()
+    ann.page.add_init_script(LATE_SOCKET)
+    ann.page.reload()
+    ann.page.wait_for_selector(".answer:has-text('here')")
+    ann.wait("() => window.openSocket")
+    ann.page.evaluate("window.openSocket()")
+    ann.page.wait_for_selector("button.send:not([disabled])")
+    ann.say("/echo again")
+    ann.see("again")
+    ann.idle()
+    assert "Connected again" not in ann.page.inner_text("body"), session
 
 
 @pytest.mark.item("FA-05", "FA-20")
@@ -37,6 +67,8 @@ def test_a_host_that_is_killed_and_started_again_loses_and_doubles_nothing(tmp_p
         host.start()
         ann.page.wait_for_selector(".banner:has-text('Connected again')")
         ann.see("The turn failed: this turn was not finished: the host stopped")
+        # The prompt had arrived: the page does not offer it again.
+        assert "It is back in the text field" not in ann.page.inner_text("body")
         ann.page.click("button.send")
         ann.page.wait_for_selector(".answer:has-text('written without a connection')")
         ann.idle()
@@ -90,7 +122,11 @@ def test_sessions_are_listed_found_renamed_forked_exported_and_archived(
     page.fill("#new-title", "Marmots")
     page.fill("#new-name", "alps")
     page.click("dialog button[type=submit]")
-    page.wait_for_selector("h1:has-text('Marmots')")
+    # The name that the user gave comes first, as in the list; the title is below.
+    page.wait_for_selector("h1:has-text('alps')")
+    assert page.inner_text(".head .place").startswith("Marmots · ")
+    assert page.title().startswith("alps")
+    page.wait_for_selector("nav.sessions [aria-current] .name:has-text('alps')")
     with page.expect_download() as download:
         page.click(menu)
         page.click(".menu-item:has-text('Export as Markdown')")
@@ -130,7 +166,7 @@ def test_sessions_are_listed_found_renamed_forked_exported_and_archived(
     ann.see("the marmot whistles")
     # Archive, and where it is then.
     page.evaluate("id => { location.hash = `#/s/${id}` }", session)
-    page.wait_for_selector("h1:has-text('Marmots')")
+    page.wait_for_selector("h1:has-text('alps')")
     page.click(menu)
     page.click(".menu-item:has-text('Archive')")
     page.wait_for_selector(".page")
@@ -160,3 +196,39 @@ def test_every_text_of_the_page_is_in_one_file() -> None:
     assert missing == []
     unused = [name for name in re.findall(r"^  (\w+):", texts, re.M) if name not in used]
     assert unused == ["plus", "minus"]  # by the kind of a row: T[kind]
+
+
+def test_calls_of_an_agent_that_was_started_again_stay_apart(
+    host: WebHost, tokens: dict[str, str], person: MakePerson
+) -> None:
+    ann = person(tokens["ann"])
+    rpc_session(ann)
+    for name in ("first", "second"):
+        ann.say(f"/write {name}-of-two.txt hello")
+        ann.answer_question("y")
+        ann.see(f"Created {name}-of-two.txt")
+        ann.idle()
+        if name == "first":
+            ann.say("/crash")  # the next process gives its first call the same id
+            ann.see("The agent exited")
+            ann.idle()
+    ann.page.reload()
+    ann.page.wait_for_selector(".log:not([hidden])")
+    ann.see("Created second-of-two.txt")
+    calls = ann.page.eval_on_selector_all(".item .tool > summary", "nodes => nodes.map(node => node.innerText)")
+    assert [re.search(r"\w+-of-two", call)[0] for call in calls] == ["first-of-two", "second-of-two"]  # type: ignore[index]
+
+
+def test_a_host_without_folders_says_how_to_start_it_and_suggests_none(tmp_path: Path, person: MakePerson) -> None:
+    host = WebHost(tmp_path, has_root=False)
+    try:
+        command = [*DRAGOMAN, "run", "--host", host.url, "--prompt", "/echo hello"]
+        subprocess.run(command, cwd=host.project, env=host.environ, capture_output=True, timeout=TIMEOUT, check=True)
+        owner = person(host.token(host.process_owner(), "admin"), at=host)
+        owner.wait("async () => (await (await fetch('api/sessions')).json()).sessions.length === 1")
+        owner.page.click("button[aria-label='New session']")
+        owner.page.wait_for_selector("text=start the host with --root DIR")
+        assert owner.page.input_value("#new-folder") == ""
+        assert owner.page.evaluate("async () => (await (await fetch('api/folders?path=')).json()).folders") == []
+    finally:
+        host.end()

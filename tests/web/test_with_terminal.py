@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.tui import texts
 from tests.cli.process import OnScreen
 from tests.web.browser import MakePerson, WebHost, needs_browser, rpc_session
 
@@ -22,9 +21,16 @@ class Terminal(OnScreen):
         self.await_text("● live")
 
     def answer_question(self, key: str) -> None:
-        """Answer the question when it takes keys; until then the bar says how to go there."""
-        self._read_until(lambda: "y  once" in self.text and texts.QUESTION_TAB not in self.text, "a question")
+        """Answer the question when it takes keys."""
+        self._read_until(self._takes_keys, "a question that takes keys")
         self.type(key)
+
+    def _takes_keys(self) -> bool:
+        """Tell whether the first answer is bold, as in a question that takes keys."""
+        for row, line in enumerate(self._screen.display):
+            if (at := line.find(" y  once")) >= 0:
+                return bool(self._screen.buffer[row][at + len(" y  ")].bold)
+        return False
 
     def await_order(self, wanted: list[str]) -> None:
         """Wait until the transcript has these texts in this order."""

@@ -32,6 +32,7 @@ export class LiveSession extends Emitter {
   #typingTimer = 0;
   #state = "";
   #attaching = false;
+  #wasAttached = false;
 
   constructor(host, id) {
     super();
@@ -138,6 +139,7 @@ export class LiveSession extends Emitter {
       const params = { sessionId: this.id, cursor: this.cursor };
       await rpc.call("session/attach", params);
       this.#state = "attached";
+      this.#wasAttached = true;
       this.emit("side");
     } catch (error) {
       if (error instanceof ConnectionLost) return;
@@ -158,6 +160,7 @@ export class LiveSession extends Emitter {
     }
     if (this.loading || this.closed || this.#state === "attached") return;
     const before = this.cursor;
+    const isAgain = this.#wasAttached; // the transcript can be read before the page is connected for the first time
     this.questions = []; // those that are still open come again
     this.waiting = [];
     this.emit("questions");
@@ -170,6 +173,7 @@ export class LiveSession extends Emitter {
     // The queue comes after the answer to attach, and before the answer to the next call.
     await this.host.rpc.call("session/status", { sessionId: this.id }).catch(() => {});
     this.#returnUnsent();
+    if (!isAgain) return;
     this.caughtUp = { entries: this.cursor - before };
     this.emit("reconnected");
   }
@@ -223,12 +227,12 @@ export class LiveSession extends Emitter {
       await answer;
       this.#dropSent(sent);
     } catch (error) {
-      if (error instanceof ConnectionLost) {
+      if (error instanceof ConnectionLost && sent.state !== "running") {
         sent.state = "unknown"; // after the reconnection the log and the queue say whether it arrived
       } else {
         const wasRunning = sent.state === "running";
         this.#dropSent(sent);
-        if (!wasRunning) this.emit("failed", { error, blocks });
+        if (!wasRunning) this.emit("failed", { error, blocks }); // a turn that ran has its end in the log
       }
     }
     this.emit("queue");

@@ -60,7 +60,7 @@ export class Transcript {
     const kept = [];
     for (const item of older.items) {
       const newer = item.type === "tool" ? this.tools.get(item.id) : null;
-      if (newer && newer !== item) {
+      if (newer && newer !== item && !newer.hasBegun) {
         // The call began in the earlier part, and later changes were shown as a call of their own.
         newer.call = { ...item.call, ...newer.call };
         newer.time = item.time;
@@ -309,9 +309,12 @@ function wholeMessage(transcript, type, body, entry) {
   transcript.touch(item);
 }
 
-function toolItem(transcript, id, entry) {
+const isFinal = (call) => ["completed", "failed"].includes(call.status);
+
+function toolItem(transcript, id, entry, begins = false) {
   let item = transcript.tools.get(id);
-  if (!item) {
+  // An agent that was started again counts its calls from the beginning: the id of a finished call returns.
+  if (!item || (begins && isFinal(item.call))) {
     for (const before of transcript.items.slice(-2)) closeMessage(transcript, before);
     item = transcript.add({ type: "tool", id, call: {}, time: entry.time, seq: entry.seq, turn: entry.turn, open: true });
     transcript.tools.set(id, item);
@@ -320,11 +323,13 @@ function toolItem(transcript, id, entry) {
 }
 
 function mergeTool(transcript, call, entry) {
-  const item = toolItem(transcript, call.toolCallId, entry);
+  const begins = call.sessionUpdate === "tool_call";
+  const item = toolItem(transcript, call.toolCallId, entry, begins);
+  item.hasBegun ||= begins;
   for (const [name, value] of Object.entries(call)) {
     if (name !== "sessionUpdate" && value !== null && value !== undefined) item.call[name] = value;
   }
-  if (["completed", "failed"].includes(item.call.status)) {
+  if (isFinal(item.call)) {
     item.open = false;
     item.endTime ||= entry.time;
   }

@@ -4,7 +4,7 @@ import { icon } from "../icons.js";
 import { settingsOf } from "../model/settings.js";
 import { visibleLine } from "../text/visible.js";
 import { T } from "../texts.js";
-import { bytes, duration, face, iconButton, openMenu, toast } from "./parts.js";
+import { bytes, face, iconButton, openMenu, toast } from "./parts.js";
 
 // The largest file that goes into a prompt: a message of the host has at most 32 MiB, and base64 adds a third.
 const MAX_FILE = 8 * 1024 * 1024;
@@ -69,12 +69,7 @@ export class Composer {
     session.on("side", () => this.update());
     session.on("role", () => this.update());
     session.on("failed", (failure) => this.#restore(failure));
-    this.timer = setInterval(() => this.#showTime(), 1000);
     this.update();
-  }
-
-  destroy() {
-    clearInterval(this.timer);
   }
 
   focus() {
@@ -93,12 +88,6 @@ export class Composer {
     this.input.placeholder = !live ? T.waitsForConnection : session.isRunning ? T.goesIntoQueue : T.writeHere;
     this.#showQueue();
     this.#showPicks();
-    this.#showTime();
-  }
-
-  #showTime() {
-    const turn = this.session.transcript.openTurn;
-    this.time.textContent = turn ? duration((Date.now() - turn.since) / 1000) : "";
   }
 
   #showQueue() {

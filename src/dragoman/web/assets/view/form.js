@@ -19,10 +19,12 @@ export class ElicitationForm {
     const form = h(
       "form",
       {
-        novalidate: false,
+        novalidate: true,
         onsubmit: (event) => {
           event.preventDefault();
-          answer("accept", isLink ? undefined : Object.fromEntries(fields.map((field) => [field.name, field.value()]).filter(([, value]) => value !== undefined)));
+          const wrong = fields.filter((field) => !field.check());
+          if (wrong.length) wrong[0].input.focus();
+          else answer("accept", isLink ? undefined : Object.fromEntries(fields.map((field) => [field.name, field.value()]).filter(([, value]) => value !== undefined)));
         },
       },
       h("div.q", null, icon(isLink ? "link" : "chat"), h("b", null, visible(params.message || T.askTitle)), this.more),
@@ -62,28 +64,29 @@ function fieldsOf(schema) {
 function fieldOf(name, property, isRequired) {
   const id = `field-${Math.random().toString(36).slice(2)}`;
   const label = visibleLine(property.title || name, 80);
-  const note = property.description ? h("span.dim", null, visible(property.description)) : null;
+  const note = property.description ? h("span.dim", { id: `${id}-note` }, visible(property.description)) : null;
   const choices = property.enum || property.oneOf?.map((each) => each.const);
   if (property.type === "boolean") {
     const box = h("input", { type: "checkbox", id, checked: property.default === true });
-    return { name, element: h("label.row-field", { for: id }, box, label, note), value: () => box.checked };
+    return { name, input: box, element: h("label.row-field", { for: id }, box, label, note), value: () => box.checked, check: () => true };
   }
+  const wrong = h("span.bad", { id: `${id}-wrong`, role: "alert", hidden: true });
+  const marks = { id, required: isRequired, "aria-required": String(isRequired), "aria-describedby": `${note ? `${note.id} ` : ""}${wrong.id}` };
   let input;
   if (choices) {
     const names = property.enumNames || property.oneOf?.map((each) => each.title) || choices;
     const options = choices.map((choice, at) => h("option", { value: String(at), selected: choice === property.default }, visibleLine(String(names[at] ?? choice), 100)));
-    input = h("select", { id, required: isRequired }, isRequired ? null : h("option", { value: "" }, T.none), options);
+    input = h("select", marks, isRequired ? null : h("option", { value: "" }, T.none), options);
   } else {
     const isNumber = property.type === "number" || property.type === "integer";
     input = h("input", {
-      id,
+      ...marks,
       type: isNumber ? "number" : property.format === "email" ? "email" : "text",
       step: property.type === "number" ? "any" : null,
       min: property.minimum,
       max: property.maximum,
       minlength: property.minLength,
       maxlength: property.maxLength,
-      required: isRequired,
       autocomplete: "off",
       value: property.default ?? "",
     });
@@ -93,5 +96,14 @@ function fieldOf(name, property, isRequired) {
     if (choices) return choices[Number(input.value)];
     return input.type === "number" ? Number(input.value) : input.value;
   };
-  return { name, element: h("label.field", { for: id }, h("span", null, label, isRequired ? "" : ` (${T.optional})`), note, input), value };
+  const check = () => {
+    const { validity } = input;
+    wrong.textContent = validity.valid ? "" : validity.valueMissing ? T.fieldMissing(label) : input.validationMessage;
+    wrong.hidden = validity.valid;
+    input.setAttribute("aria-invalid", String(!validity.valid));
+    return validity.valid;
+  };
+  input.addEventListener("input", () => wrong.hidden || check()); // what was wrong goes when it is right
+  const mark = isRequired ? T.required : T.optional;
+  return { name, input, element: h("div.field", null, h("label", { for: id }, label, h("span.dim", null, ` (${mark})`)), note, input, wrong), value, check };
 }

@@ -2,6 +2,7 @@
 import { fill, h, memory } from "../dom.js";
 import { api } from "../model/api.js";
 import { openDraft } from "../model/draft_session.js";
+import { isAtLeast } from "../model/host.js";
 import { ConnectionLost } from "../model/rpc.js";
 import { visible, visibleLine } from "../text/visible.js";
 import { T } from "../texts.js";
@@ -15,6 +16,17 @@ export async function newSessionDialog(host) {
   return id;
 }
 
+/** Whether the host would accept a folder: one that it refuses is not suggested. */
+function isBelow(folder, roots) {
+  return !roots || roots.some((root) => folder === root || folder.startsWith(root.endsWith("/") ? root : `${root}/`));
+}
+
+function folderNote({ roots, role }) {
+  if (!roots) return T.folderNoteOwner;
+  if (!roots.length) return isAtLeast(role, "admin") ? T.folderNoteNoneAdmin : T.folderNoteNone;
+  return T.folderNote(roots.map((root) => visibleLine(root, 80)).join(", "));
+}
+
 class NewSessionForm {
   #asked = 0;
   #draft = null; // the session, once it had to be opened to learn its settings
@@ -25,13 +37,13 @@ class NewSessionForm {
     this.close = close;
     const { me } = host;
     this.agent = h("select", { id: "new-agent", onchange: () => this.#onPlaceChange() }, me.agents.map((name) => h("option", { value: name, selected: name === memory.get("agent") }, visibleLine(name, 60))));
-    const recent = [...new Set(host.sessions.map((session) => session.cwd).filter(Boolean))];
+    const recent = host.sessions.map((session) => session.cwd).find((folder) => folder && isBelow(folder, me.roots));
     this.folder = h("input.mono", {
       id: "new-folder",
       required: true,
       autocomplete: "off",
       spellcheck: "false",
-      value: recent[0] || me.roots?.[0] || "",
+      value: recent || me.roots?.[0] || "",
       "aria-controls": "folder-list",
       oninput: () => this.#suggest(),
       onfocus: () => this.#suggest(),
@@ -45,7 +57,7 @@ class NewSessionForm {
       "form.box-body",
       { onsubmit: (event) => (event.preventDefault(), this.#open()) },
       h("label.field", { for: "new-agent" }, h("span", null, T.agent), this.agent),
-      h("label.field", { for: "new-folder" }, h("span", null, T.folder), h("span.dim", null, me.roots ? T.folderNote(me.roots.map((root) => visibleLine(root, 80)).join(", ")) : T.folderNoteOwner), this.folder),
+      h("label.field", { for: "new-folder" }, h("span", null, T.folder), h("span.dim", null, folderNote(me)), this.folder),
       this.list,
       this.settings,
       this.error,

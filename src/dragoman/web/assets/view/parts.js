@@ -48,10 +48,11 @@ export function clock(time) {
 
 /** A duration in words: 12 s, 1 min 12 s, 2 h 5 min. */
 export function duration(seconds) {
-  if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86400)} days`;
+  const whole = Math.max(0, Math.round(seconds)); // first, or 119.9 would be 1 min 60 s
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 48 * 3600) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return `${Math.floor(whole / 86400)} days`;
 }
 
 /** A number of bytes in words. */

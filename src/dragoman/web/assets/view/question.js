@@ -9,7 +9,7 @@ import { T } from "../texts.js";
 import { contentBlock, longText } from "./content.js";
 import { ElicitationForm } from "./form.js";
 import { button, duration, shortPath } from "./parts.js";
-import { diffPart, otherPlaces, output } from "./tool_card.js";
+import { commandOf, diffPart, otherPlaces, output } from "./tool_card.js";
 
 // How long a question is on the screen before it can be answered, and after the last key. Milliseconds.
 const SETTLE = 700;
@@ -37,7 +37,10 @@ export class QuestionDock {
   constructor(session) {
     this.session = session;
     this.element = h("section.asking", { "aria-label": T.questions, "aria-live": "assertive" });
+    // A narrow screen has no room for the composer below a question: its Stop is in the question then.
+    this.stop = button(T.stopTurn, () => this.current && isSettled(this.current) && session.cancel(), { kind: "halt show-s", glyph: "stop" });
     session.on("questions", () => this.update());
+    session.on("turn", () => this.#showStop());
     this.update();
   }
 
@@ -53,13 +56,19 @@ export class QuestionDock {
     const first = shown[0];
     const view = first ? this.#views.get(first) : null;
     if (view && this.element.firstChild !== view.element) {
+      view.element.querySelector(".choose").append(this.stop);
       fill(this.element, view.element);
       first.shown = 0;
       requestAnimationFrame(() => requestAnimationFrame(() => (first.shown = performance.now())));
     } else if (!view) this.element.replaceChildren();
     view?.count(shown.length - 1);
+    this.#showStop();
     clearInterval(this.#timer);
     if (first?.ends) this.#timer = setInterval(() => view.update(), 1000);
+  }
+
+  #showStop() {
+    this.stop.hidden = !this.session.isRunning;
   }
 
   get current() {
@@ -155,13 +164,6 @@ function subject(call, session) {
   const agent = visibleLine(session.agentName, 60);
   nodes.push(h("span.where", null, T.askedBy(agent, shortPath(session.cwd, ""))));
   return nodes;
-}
-
-function commandOf(call) {
-  const input = call.rawInput;
-  if (typeof input?.command === "string") return input.command;
-  if (Array.isArray(input?.command)) return input.command.join(" ");
-  return "";
 }
 
 // What else the agent passed: names and values in one line each.

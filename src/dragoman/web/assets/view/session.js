@@ -6,7 +6,7 @@ import { visibleLine } from "../text/visible.js";
 import { T } from "../texts.js";
 import { Composer } from "./composer.js";
 import { estimateHeight, itemView } from "./items.js";
-import { button, face, iconButton, shortPath } from "./parts.js";
+import { button, duration, face, iconButton, shortPath } from "./parts.js";
 import { QuestionDock } from "./question.js";
 import { sessionMenu, shareDialog } from "./session_menu.js";
 import { SidePanel } from "./side.js";
@@ -63,12 +63,14 @@ export class SessionView {
     session.on("role", () => this.#showHead());
     session.on("side", () => this.#showHead());
     session.on("turn", () => this.host.noteSeen(session.id, session.cursor));
+    session.on("turn", () => this.#showTime());
     session.on("questions", () => this.#onQuestions());
     session.on("reconnected", () => this.#showReconnected());
     this.#ends.push(
       this.host.on("sessions", () => this.#showHead()),
       this.host.on("state", () => this.#showConnection()),
     );
+    this.clock = setInterval(() => this.#showTime(), 1000);
     this.#showHead();
     this.#showConnection();
   }
@@ -76,10 +78,9 @@ export class SessionView {
   destroy() {
     for (const end of this.#ends) end();
     clearInterval(this.lostTimer);
+    clearInterval(this.clock);
     this.host.noteSeen(this.session.id, this.session.cursor);
     this.session.close();
-    this.composer.destroy();
-    this.side.destroy();
     this.list.destroy();
   }
 
@@ -100,6 +101,7 @@ export class SessionView {
     this.#showEmpty();
     this.composer.update();
     this.side.update();
+    this.#showTime();
     this.host.noteSeen(this.session.id, this.session.cursor);
     if (matchMedia("(pointer: fine)").matches && this.session.canWrite) this.composer.focus();
   }
@@ -119,8 +121,9 @@ export class SessionView {
     const { session } = this;
     const summary = this.host.find(session.id);
     const name = summary?.name || "";
-    setText(this.title, visibleLine(session.missing ? T.sessionGoneTitle : summary?.title || session.transcript.title || name || T.untitled, 120));
-    const parts = [name && name !== summary?.title ? visibleLine(name, 60) : "", visibleLine(session.agentName, 40), shortPath(session.cwd, "")];
+    const title = summary?.title || session.transcript.title || "";
+    setText(this.title, visibleLine(session.missing ? T.sessionGoneTitle : name || title || T.untitled, 120));
+    const parts = [name && name !== title ? visibleLine(title, 60) : "", visibleLine(session.agentName, 40), shortPath(session.cwd, "")];
     setText(this.place, parts.filter(Boolean).join(" · "));
     const people = new Map(session.members.map((member) => [member.user, member]));
     fill(this.people, [...people.values()].slice(0, 4).map((member) => h("li", null, face(member.user, member.state))), people.size > 4 ? h("li.dim", null, `+${people.size - 4}`) : null);
@@ -128,6 +131,13 @@ export class SessionView {
     this.more.hidden = Boolean(session.closed);
     this.app.setTitle(this.title.textContent);
     this.element.dataset.role = session.role;
+  }
+
+  // One clock for all places that show how long the turn takes: two would differ by a second.
+  #showTime() {
+    const turn = this.session.transcript.openTurn;
+    const text = turn ? duration((Date.now() - turn.since) / 1000) : "";
+    for (const place of [this.composer.time, this.side.time]) setText(place, text);
   }
 
   #onQuestions() {

@@ -3,7 +3,7 @@ import { fill, h } from "../dom.js";
 import { icon } from "../icons.js";
 import { visible, visibleLine } from "../text/visible.js";
 import { T } from "../texts.js";
-import { duration, face, shortPath } from "./parts.js";
+import { face, shortPath } from "./parts.js";
 import { cachedChange } from "./tool_card.js";
 
 const PLAN_ICONS = { completed: "check", in_progress: "spin", pending: "circle" };
@@ -13,15 +13,11 @@ export class SidePanel {
   constructor(session, view) {
     this.session = session;
     this.view = view;
+    this.time = h("span.num"); // of the turn; the session sets it together with the composer's
     this.element = h("aside.side", { id: "side", "aria-label": T.details });
     session.on("side", () => this.update());
     session.on("members", () => this.update());
     session.on("turn", () => this.update());
-    this.timer = setInterval(() => session.isRunning && this.update(), 5000);
-  }
-
-  destroy() {
-    clearInterval(this.timer);
   }
 
   toggle() {
@@ -113,7 +109,7 @@ export class SidePanel {
     }
     if (usage?.cost) facts.push([T.cost, `${Number(usage.cost.amount).toFixed(2)} ${visibleLine(usage.cost.currency, 5)}`]);
     if (turnUsage?.totalTokens) facts.push([T.lastTurn, T.tokenCount(short(turnUsage.totalTokens))]);
-    if (transcript.openTurn) facts.push([T.turn, duration((Date.now() - transcript.openTurn.since) / 1000)]);
+    if (transcript.openTurn) facts.push([T.turn, this.time]);
     if (workspace?.files) facts.push([T.filesFrom, workspace.files === "host" ? T.theHost : visibleLine(workspace.files.user || "", 40)]);
     if (cwd) facts.push([T.folder, visible(cwd)]);
     facts.push([T.role, T.roles[this.session.role] || this.session.role]);

@@ -53,7 +53,7 @@ export function signInView(reason = "", isLink = BASE.includes("/link/")) {
       },
     },
     h("label.field", { for: "token" }, h("span", null, T.tokenOrLink), input),
-    h("p.dim", { id: "token-note" }, T.tokenNote),
+    h("p.dim", { id: "token-note" }, T.tokenOwn, h("code", null, T.tokenCommand), T.tokenNote),
     error,
     submit,
   );

@@ -108,14 +108,29 @@ function exitOf(item, session) {
   return "";
 }
 
-// A title often is a word and a path or a command: the first word is emphasized, and the rest is code.
+// A title often is a word and a path or a command: the first word is emphasized, and the rest is code. Others are prose.
 function titleNodes(call, session) {
   const title = visibleLine(call.title || call.name || T.toolCall, 300);
   const [, word, rest] = /^(\S+)\s+(.+)$/.exec(title) || [null, title, ""];
-  const known = KIND_ICONS[call.kind] && rest;
-  if (!known) return [h("b", null, title)];
+  if (!KIND_ICONS[call.kind] || !rest || !isCode(title, rest, call, session)) return [h("b", null, title)];
   const shown = rest.replace(/^`|`$/g, "");
   return [h("b", null, word), " ", h("code", null, shortPath(shown, session.cwd))];
+}
+
+// Whether the rest of a title names a place or the command of the call, or looks like one: a/b, a.b, `a`.
+function isCode(title, rest, call, session) {
+  if (/[/`]|\.[^\s.]/.test(rest)) return true;
+  const line = (text) => visibleLine(text, 300);
+  const places = (call.locations || []).map((place) => line(shortPath(place.path, session.cwd)));
+  const command = line(commandOf(call));
+  return places.includes(rest) || (command && [rest, title].includes(command));
+}
+
+/** The command that a call runs, as the agent passed it; "" if it passed none. */
+export function commandOf(call) {
+  const command = call.rawInput?.command;
+  if (typeof command === "string") return command;
+  return Array.isArray(command) ? command.join(" ") : "";
 }
 
 function bodyOf(item, session, update) {
