@@ -138,9 +138,9 @@ def test_nothing_is_called_after_a_drawer() -> None:
 
 # The order inside the large layers, lowest first; "*" is every other module of a layer. Type-only imports are ignored.
 INNER_ORDER = {
-    "transport": [("base", "burst_writer", "flow_control", "memory", "stream", "stdio", "socket"),
+    "transport": [("address", "base", "burst_writer", "flow_control", "memory", "stream", "stdio", "socket"),
                   ("recording", "sandbox"), ("process",), ("remote",), ("remote.client", "remote.server")],
-    "roles": [("agent", "client"), ("client.permission",), ("proxy",)],
+    "roles": [("emulator_settings",), ("agent", "client"), ("client.permission",), ("proxy",)],
     "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("fleet",), ("http",)],
     "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client", "registry"),

@@ -590,7 +590,7 @@ async def test_a_trace_in_meta_passes_a_translator(agent_dialect: str) -> None:
 async def test_an_agent_serves_custom_methods_and_answers_unknown_ones_with_not_found() -> None:
     """Both ways: a method that begins with an underscore reaches whoever serves it, params and result as they are; one
     that nobody serves is -32601, and an unknown notification is passed over in silence."""
-    agent = doing(nothing)
+    agent = Agent("worker", version="1", dialect="draft", mcp=False)
 
     @agent.on("_custom/analyzeCode")
     async def analyze(params: Any) -> Any:

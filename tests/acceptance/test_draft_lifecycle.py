@@ -219,11 +219,12 @@ async def test_the_parts_of_an_agent_work_separately() -> None:
         assert await session.ask("hello") == "You said: hello"
         assert list(agent.sessions) == [session.id]
 
-        @agent.prompt
         async def with_tool(turn: Turn) -> None:
             async with turn.tool("Count", kind="think") as call:
                 await call.add_text("3")
             await turn.say("another model")
+
+        agent.prompt_handler = with_tool
 
         assert await session.ask("hello") == "another model"
         assert [call.status for call in session.tool_calls.values()] == [ToolCallStatus.COMPLETED]

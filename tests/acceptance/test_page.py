@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import page
+from tests.source_facts import parse
 
 TESTS = page.ROOT / "tests"
 
@@ -33,7 +34,7 @@ CHAPTERS = (
 
 def named_ids(source: str) -> Iterator[str]:
     """Return the literal ids of every `mark.item(...)` in a module."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="mark"), attr="item"), args=args):
                 yield from (arg.value for arg in args if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
