@@ -36,7 +36,7 @@ INITIALIZE = {
 
 PROGRAMS = {
     "guard": "guarding", "lsp": "diagnosing", "mcp": "calling", "store": "storing", "host": "hosting",
-    "fleet": "relaying", "engine": "engines",
+    "fleet": "relaying", "engine": "engines", "scale": "scaling",
 }  # fmt: skip
 
 Figures = dict[str, float]
@@ -53,7 +53,7 @@ def measure(job: Job, kind: Kind, kinds: Kinds) -> Figures:
             return {"time_ms": median(_start(kind) for _ in range(STARTS)) * 1e3}
         case "import":
             return _imports(kind)
-        case "guard" | "lsp" | "mcp" | "store" | "host" | "fleet":
+        case way if way in PROGRAMS:
             with tempfile.TemporaryDirectory(prefix="bench-") as folder:
                 return _ours(job, kind, Path(folder).resolve())
         case "command":

@@ -33,6 +33,7 @@ Way = Literal[
     "chain",
     "fleet",
     "engine",
+    "scale",
     "web",
 ]
 
@@ -80,8 +81,9 @@ class Row:
 
 
 CHAIN = {"count": 50_000, "pings": 1_000}
-# Engines of a fleet, next to SQLite.
-ENGINES = ("postgres", "nats")
+# Engines of a fleet, next to SQLite: PostgreSQL, the same with a synchronous standby, three NATS servers. For each, how
+# many times as fast as SQLite it should append: alone, 256 sessions at once, and 64 with 8 entries each.
+ENGINES = {"postgres": (0.5, 3, 2), "standby": (0.2, 1.5, 1.5), "nats": (0.67, 1, 1.5)}
 
 STREAM = {"work": "stream", "count": 50_000}
 FILES = {"work": "files", "count": 5_000, "inflight": 1}
@@ -120,6 +122,8 @@ JOBS = (
     Job("diagnostics", "lsp", {"work": "diagnostics", "count": 100}, kinds=("ours",)),
     Job("appends", "store", {"work": "appends", "count": 40_000}, kinds=("ours",)),
     Job("growth", "store", {"work": "growth", "count": 1_000_000}, kinds=("ours",)),
+    Job("scale-sessions", "scale", {"work": "sessions", "count": 1_000}, kinds=("ours",)),
+    Job("scale-entries", "scale", {"work": "entries", "count": 100_000}, kinds=("ours",)),
     Job("load", "store", {"work": "load", "count": 10_000}, kinds=("ours",)),
     *(
         Job(f"{engine}-appends", "engine", {"work": "appends", "engine": engine, "count": 2000}, kinds=("ours",))
@@ -127,8 +131,9 @@ JOBS = (
     ),
     *(
         Job(f"{engine}-load", "engine", {"work": "load", "engine": engine, "count": 10_000}, kinds=("ours",))
-        for engine in ENGINES
+        for engine in ("postgres", "nats")
     ),
+    Job("nats-publish", "engine", {"work": "publishing", "engine": "nats", "count": 5_000}, kinds=("ours",)),
     Job("postgres-index", "engine", {"work": "listing", "engine": "postgres", "count": 1_000_000}, kinds=("ours",)),
     Job("flight", "peers", {"work": "files", "count": 20_000, "inflight": 64}),
     Job("sessions", "peers", {"work": "sessions", "count": 1_000, "updates": 20}),
@@ -163,6 +168,7 @@ FOUR_TIMES = (Target("ours", "most", 4.0),)
 TIMES = "x message"
 HALF = (Target("ours", "least", 0.5),)
 FLAT = (Target("ours", "most", 1.2),)
+LEVEL = (Target("ours", "most", 1.15),)
 
 ROWS = (
     Row("50,000 chunk updates", "stream", "messages_per_second", "messages/s", _least(8, 6)),
@@ -298,19 +304,40 @@ ROWS = (
     Row("… one by one, against commits of 64 rows", "appends", "many_single_ratio", "x", HALF),
     Row("an append at 1,000,000 entries, against 1,000", "growth", "append_growth", "x", FLAT),
     Row("a read at 1,000,000 entries, against 1,000", "growth", "read_growth", "x", FLAT),
+    Row(
+        "an update among 1,000 sessions of a connection, CPU, against 1", "scale-sessions", "direct_growth", "x", LEVEL
+    ),
+    Row("… of a host", "scale-sessions", "host_growth", "x", LEVEL),
+    Row("an update at 100,000 entries of a session, CPU, against 10", "scale-entries", "entry_growth", "x", LEVEL),
     *(
-        Row(
-            f"{engine}: appends of one entry by {crowd} sessions, against SQLite",
-            f"{engine}-appends",
-            f"of_{crowd}_ratio",
-            "x",
+        Row(f"{engine}: {what}, against SQLite", f"{engine}-appends", figure, "x", (Target("ours", "least", factor),))
+        for engine, factors in ENGINES.items()
+        for (what, figure), factor in zip(
+            (
+                ("an append alone", "of_1_ratio"),
+                ("appends of one entry by 256 sessions", "of_256_ratio"),
+                ("appends of 8 entries by 64 sessions", "8_of_64_ratio"),
+            ),
+            factors,
+            strict=True,
         )
-        for engine in ENGINES
-        for crowd in (1, 64, 256)
     ),
     *(
-        Row(f"{engine}: 10,000 entries read, CPU against SQLite", f"{engine}-load", "load_cpu_ratio", "x")
-        for engine in ENGINES
+        Row(
+            f"{engine}: 10,000 entries read, CPU against SQLite",
+            f"{engine}-load",
+            "load_cpu_ratio",
+            "x",
+            (Target("ours", "most", 1.5),),
+        )
+        for engine in ("postgres", "nats")
+    ),
+    Row(
+        "nats: CPU of a stored message, against js.publish",
+        "nats-publish",
+        "publish_ratio",
+        "x",
+        (Target("ours", "most", 0.4),),
     ),
     Row("postgres: a user's list among 1,000,000 sessions, against 1,000", "postgres-index", "list_growth", "x"),
     Row("postgres: a name among 1,000,000 sessions, against 1,000", "postgres-index", "name_growth", "x"),

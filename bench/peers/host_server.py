@@ -1,6 +1,6 @@
 """The measured host: `host_server full|memory FILE` serves a host with the measured agent until its input ends.
 
-The same parts as `dragoman serve`, with limits that let one user open a thousand connections.
+The same parts as `dragoman serve`, with limits that let one user have a thousand connections and sessions.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from pathlib import Path
 from dragoman.config.config_file import NamedAgent
 from dragoman.host.auth.roles import MemorySessionRoles
 from dragoman.host.host import Host
+from dragoman.host.limits import HostLimits
 from dragoman.store.memory import MemoryStore
 from dragoman.store.sqlite import SqliteStore
 from dragoman.transport.remote.server.endpoint import Endpoint
@@ -28,7 +29,11 @@ async def main(durability: str, path: str) -> None:
     here = {"PYTHONPATH": str(Path(__file__).parents[2])}
     agent = NamedAgent(name="bench", command=sys.executable, args=("-m", "bench.peers.ours_agent"), env=here)
     async with Host(
-        [agent], store=store, session_roles=MemorySessionRoles(current_user()), report=lambda _: None
+        [agent],
+        store=store,
+        session_roles=MemorySessionRoles(current_user()),
+        limits=HostLimits(max_sessions=MANY),
+        report=lambda _: None,
     ) as host:
         async with open_listener(Endpoint(host.serve_client, limits=LIMITS)) as served:
             print(served.url, flush=True)
