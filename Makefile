@@ -4,11 +4,12 @@
 
 PYTHON ?= $(shell sh tools/pythons | head -n 1)
 VENV   ?= .venv
-# One more than the two cores of CI: many tests wait for a process, a clock or a peer.
-JOBS   ?= 3
+# Four more than the two cores of CI: most of a test's time it waits for a process, a clock or a peer.
+JOBS   ?= 6
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Bytecode is made when a module is first used: most of what is installed never is.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 
 # The tests start `dragoman`, and `node` where it came from a wheel.
 export PATH := $(abspath $(BIN)):$(PATH)
@@ -31,24 +32,29 @@ CODE := src tests $(foreach folder,bench examples docs/examples docs/generate in
 # No test may take longer; a hang ends as a failure with a traceback, not as a CI that never answers.
 TEST_TIMEOUT := 300
 MYPY := $(BIN)/mypy --strict $(CODE)
+COMPILE_TESTS := $(BIN)/python -m pytest --collect-only --quiet > /dev/null
 SUITE := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout $(TEST_TIMEOUT)
 
 .DEFAULT_GOAL := help
 # How the clients of a fault run come: each word is a run, plain and with TLS, over WebSocket and over HTTP.
 ALL_WAYS := ws,http wss,https
 
-.PHONY: web-test web-pictures run test system-packages check suite test-all fuzz kill-run index-run tree-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help fleet-run
+.PHONY: web-test web-pictures run test test-environment system-packages check suite test-all fuzz kill-run index-run tree-run attack-run fault-run interop editors-check check-faults conformance bench soak docs picture site clean help fleet-run
 
 run: $(VENV)/.run ## show a conversation with the agent that ships with Dragoman
 	@$(BIN)/dragoman demo
 
-# mypy needs one core for a minute, and the tests often wait: side by side both take less time.
-test: $(VENV)/.dev system-packages $(SDK) $(SDK_V2) ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
+# mypy needs one core for a minute, and the tests often wait: side by side both take less time. The first line of the
+# suite compiles the tests once; in a new clone each test process would do it for itself.
+test: ## ruff, mypy --strict, all tests; then docs/acceptance.md is written from what passed
+	@$(MAKE) --no-print-directory --jobs 3 test-environment
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	@$(MYPY) > $(VENV)/mypy.txt 2>&1 & mypy=$$!; \
-	$(SUITE) --acceptance; tests=$$?; \
+	$(COMPILE_TESTS); $(SUITE) --acceptance; tests=$$?; \
 	wait $$mypy; types=$$?; echo '$(MYPY)'; cat $(VENV)/mypy.txt; exit $$((tests | types))
+
+test-environment: $(VENV)/.dev system-packages $(SDK) $(SDK_V2) # what `make test` installs, side by side
 
 system-packages: # of Debian, for tests that use real programs; only as root
 	@sh tools/system-packages
@@ -94,7 +100,7 @@ index-run: $(VENV)/.dev ## a million sessions in PostgreSQL: list, find and wake
 
 attack-run: $(VENV)/.dev ## the attacks of docs/security.md: file calls, command lines and tokens at random; LINES, CALLS, SEED=...
 	$(BIN)/python -m tests.attacks.run --lines $(or $(LINES),228630) --calls $(or $(CALLS),31250) $(if $(SEED),--seed $(SEED))
-	$(BIN)/python -m pytest -n $(JOBS) --timeout $(PATIENCE) $$($(BIN)/python -m tests.attacks.page)
+	$(BIN)/python -m pytest -n $(JOBS) --timeout $(TEST_TIMEOUT) $$($(BIN)/python -m tests.attacks.page)
 
 fault-run: $(VENV)/.dev ## a host with 50 clients: lines cut, agents and host killed, and garbage; SECONDS, CUTS, KILLS, WAYS, GARBAGE=...
 	for ways in $(if $(WAYS),$(WAYS),$(ALL_WAYS)); do \
@@ -107,6 +113,7 @@ fleet-run: $(VENV)/.dev ## nodes and engine servers of a fleet killed, paused, c
 	for engine in $(or $(ENGINES),postgres nats); do \
 		$(BIN)/python -m tests.host.fleet.run.run --engine $$engine --seconds $(or $(SECONDS),600) --nodes $(or $(NODES),3) \
 			--clients $(or $(CLIENTS),50) --sessions $(or $(SESSIONS),20) $(if $(SEED),--seed $(SEED)) || exit 1; \
+		$(BIN)/python -m tests.host.fleet.run.rolling --engine $$engine $(if $(SEED),--seed $(SEED)) || exit 1; \
 	done
 
 interop: $(VENV)/.dev $(SDK) $(SDK_V2) ## eleven real agents and a real client, installed and driven; then docs/matrix.md is written
