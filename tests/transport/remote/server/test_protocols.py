@@ -17,6 +17,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
+from websockets.protocol import State
 from websockets.sync.client import connect
 
 from dragoman.errors import ConnectionFailed, StartFailed, WriteStalled
@@ -24,8 +25,9 @@ from dragoman.transport.base import Transport
 from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.transport.remote.server.listener import open_listener
+from dragoman.transport.remote.server.uvicorn_ws import UvicornWebSocket
 from tests.transport.remote.certificate import certificate
-from tests.transport.remote.client_and_server import meeting
+from tests.transport.remote.client_and_server import anybody, meeting
 from tests.transport.remote.module_server import INITIALIZE, NEW, WITHIN, Standing, accept, agent, prompt, standing
 
 EVENTS = {"accept": "text/event-stream"}
@@ -217,4 +219,27 @@ async def dialled(port: int) -> AsyncIterator[None]:
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA==\r\n\r\n"
     )
     yield
+    writer.transport.abort()
+
+
+async def test_a_server_ends_while_a_client_closes_its_websocket(tls: tuple[str, str]) -> None:
+    context = ssl.create_default_context(cafile=tls[0])
+    async with open_listener(Endpoint(accept, authenticate=anybody), tls=tls) as listener:
+        reader, writer = await asyncio.open_connection("localhost", listener.port, ssl=context)
+        writer.write(
+            b"GET /acp HTTP/1.1\r\nHost: localhost:%d\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n" % listener.port
+        )
+        assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+        (server_side,) = [each for each in listener.server_state.connections if isinstance(each, UvicornWebSocket)]
+        assert isinstance(writer.transport, asyncio.Transport)
+        writer.transport.pause_reading()  # the end of TLS, which the server waits for, does not come
+        writer.write(b"\x88\x80\x00\x00\x00\x00")  # an empty close frame
+        async with asyncio.timeout(WITHIN):
+            while server_side.conn.state is State.OPEN:  # noqa: ASYNC110 (the server does not call us)
+                await asyncio.sleep(0)
+        await listener.close()
+        async with asyncio.timeout(WITHIN):
+            while server_side in listener.server_state.connections:  # noqa: ASYNC110 (as above)
+                await asyncio.sleep(0)
     writer.transport.abort()

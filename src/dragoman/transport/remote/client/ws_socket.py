@@ -239,7 +239,8 @@ class WebSocket(asyncio.Protocol):
         self._cancel_timers()
         if on_lost is not None and self.opened_headers.done():
             on_lost(self, code, reason)
-        if self._transport is not None:
+        # After a second close() of a TLS transport, abort() does nothing; in Python 3.11.2 it raises.
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
     def _cancel_timers(self) -> None:

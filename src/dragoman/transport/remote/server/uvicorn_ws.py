@@ -13,6 +13,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame as WireFrame
 from websockets.frames import Opcode
+from websockets.protocol import State
 
 from dragoman.transport.base import CLOSE_TIMEOUT, HIGH_WATER, LOW_WATER
 from dragoman.transport.remote.server.asgi import CERTIFICATE, SOCKET_KEY
@@ -76,6 +77,14 @@ class UvicornWebSocket(WebSocketsSansIOProtocol):
             scope["extensions"].pop(DIRECT_EXTENSION, None)
         if self._deadline is not None:
             self._deadline.cancel()
+
+    def shutdown(self) -> None:
+        """Close the socket at the end of the server, without a second close frame if the client is closing it."""
+        if self.handshake_complete and not self.close_sent and self.conn.state is not State.OPEN:
+            self.stop_keepalive()
+            self.transport.close()
+        else:
+            super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes; a large block in parts, so that a flood is noticed at its beginning."""
