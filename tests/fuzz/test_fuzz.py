@@ -18,7 +18,7 @@ import pytest
 from tests.fuzz.peers import AGENTS
 from tests.fuzz.run import AgentRun, ClientRun, watched
 
-SHORT_RUN = 20_000  # in `make test`; `make fuzz` sends two million, from a fresh seed
+SHORT_RUN = 10_000  # in `make test`; `make fuzz` sends two million, from a fresh seed
 FRAMES = int(os.environ.get("DRAGOMAN_FUZZ_FRAMES", SHORT_RUN))
 SEED = os.environ.get("DRAGOMAN_FUZZ_SEED", "dragoman")
 

@@ -229,7 +229,7 @@ def test_what_is_nested_too_deeply_is_an_error() -> None:
 # ---- properties
 
 # A hundred types share one reader, so few examples of each are many of the reader.
-EXAMPLES = 25
+EXAMPLES = 15
 
 TYPES = sorted(
     {kind for row in METHODS.values() for kind in (row.params, row.result) if kind not in (None, Any)},
