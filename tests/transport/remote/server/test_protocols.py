@@ -25,6 +25,7 @@ from dragoman.transport.base import Transport
 from dragoman.transport.remote.server.endpoint import Endpoint
 from dragoman.transport.remote.server.limits import ServerLimits
 from dragoman.transport.remote.server.listener import open_listener
+from dragoman.transport.remote.server.protocol_switch import client_address
 from dragoman.transport.remote.server.uvicorn_ws import UvicornWebSocket
 from tests.transport.remote.certificate import certificate
 from tests.transport.remote.client_and_server import anybody, meeting
@@ -238,6 +239,8 @@ async def test_a_server_ends_while_a_client_closes_its_websocket(tls: tuple[str,
         async with asyncio.timeout(WITHIN):
             while server_side.conn.state is State.OPEN:  # noqa: ASYNC110 (the server does not call us)
                 await asyncio.sleep(0)
+        server_side.transport.close()
+        assert client_address(server_side.transport) == "127.0.0.1"  # after it was closed twice
         await listener.close()
         async with asyncio.timeout(WITHIN):
             while server_side in listener.server_state.connections:  # noqa: ASYNC110 (as above)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from asyncio.sslproto import _SSLProtocolTransport
 from typing import TYPE_CHECKING, Any
 
 from hypercorn.app_wrappers import ASGIWrapper
@@ -76,6 +77,8 @@ class ProtocolSwitch(asyncio.Protocol):
             listener.sockets.pop(transport, None)
         if inner is None or inner.is_closing():
             return
+        if type(inner) is _SSLProtocolTransport:  # not with another event loop, such as uvloop
+            inner.__class__ = _TlsTransport
         self.transport = inner
         listener.sockets[inner] = 0.0
         if inner.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
@@ -142,6 +145,18 @@ class ProtocolSwitch(asyncio.Protocol):
         self._listener.tasks.discard(task)
         if not task.cancelled():
             task.exception()  # errors caused by garbage of a client are not logged
+
+
+class _TlsTransport(_SSLProtocolTransport):
+    """asyncio's TLS transport, which may be closed twice; uvicorn does that.
+
+    After a second close, asyncio's own has lost its socket: it can neither be aborted nor has an address.
+    """
+
+    def close(self) -> None:
+        """Close the socket, once."""
+        if not self.is_closing():
+            super().close()
 
 
 def client_address(transport: asyncio.Transport) -> str:
