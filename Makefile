@@ -4,8 +4,8 @@
 
 PYTHON ?= $(shell sh tools/pythons | head -n 1)
 VENV   ?= .venv
-# Six more than the two cores of CI: most of a test's time it waits for a process, a clock or a peer.
-JOBS   ?= 8
+# Four more than the two cores of CI: most of a test's time it waits for a process, a clock or a peer.
+JOBS   ?= 6
 
 BIN := $(VENV)/bin
 # Bytecode is made when a module is first used: most of what is installed never is.
