@@ -48,6 +48,10 @@ PIPE = asyncio.subprocess.PIPE
 LIMIT = 64 * 1024 * 1024
 
 
+# How many passes of the loop the SDK may need to handle what has arrived.
+PASSES = 5
+
+
 class Terminal:
     """A command and what it printed."""
 
@@ -274,6 +278,10 @@ async def play(player: Player, step: dict[str, Any]) -> dict[str, Any]:
         if not may_fail:
             raise
         values["error"] = {"code": 0, "message": str(error) or type(error).__name__, "data": None}
+    # The SDK handles each notification in a task. If an update, the answer and the 202 of the POST are read in one pass
+    # of the loop, the prompt returns before the task of the update has begun.
+    for _ in range(PASSES):
+        await asyncio.sleep(0)
     client = player.client
     for name in ("updates", "asked", "calls"):
         values[name] = list(getattr(client, name))
