@@ -44,6 +44,25 @@ def test_the_first_connection_is_not_called_another_one(tokens: dict[str, str], 
     assert "Connected again" not in ann.page.inner_text("body"), session
 
 
+@pytest.mark.item("FA-20")
+def test_a_session_that_is_deleted_before_the_page_is_connected_is_gone(
+    tokens: dict[str, str], person: MakePerson
+) -> None:
+    ann = person(tokens["ann"])
+    session = rpc_session(ann)
+    ann.say("/echo here")
+    ann.see("here")
+    ann.idle()
+    ann.page.add_init_script(LATE_SOCKET)
+    ann.page.reload()
+    ann.page.wait_for_selector(".answer:has-text('here')")
+    ann.wait("() => window.openSocket")
+    delete = "async id => (await fetch(`api/sessions/${id}`, {method: 'DELETE'})).status"
+    assert ann.page.evaluate(delete, session) == 200
+    ann.page.evaluate("window.openSocket()")
+    ann.page.wait_for_selector(".sheet-box:has-text('This session is gone')")
+
+
 @pytest.mark.item("FA-05", "FA-20")
 def test_a_host_that_is_killed_and_started_again_loses_and_doubles_nothing(tmp_path: Path, person: MakePerson) -> None:
     host = WebHost(tmp_path)

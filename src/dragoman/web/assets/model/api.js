@@ -9,6 +9,9 @@ export class Refused extends Error {
   }
 }
 
+/** Whether a request may succeed when the host is there again: it was not reached, is stopping, or wants a sign-in. */
+export const isTemporary = (error) => error instanceof Refused && [0, 401, 503].includes(error.status);
+
 /** The path of the page, with a slash at its end. A link opens /acp, and its page is beside it. */
 export const BASE = location.pathname.replace(/[^/]*$/, "");
 

@@ -1,6 +1,6 @@
 // One session while it is on the screen: its history, what is live, its questions, and what one does in it.
 import { Emitter } from "../dom.js";
-import { api, logEntries, sessionPath } from "./api.js";
+import { api, isTemporary, logEntries, sessionPath } from "./api.js";
 import { isAtLeast } from "./host.js";
 import { ConnectionLost } from "./rpc.js";
 import { changeSetting } from "./settings.js";
@@ -76,7 +76,7 @@ export class LiveSession extends Emitter {
     try {
       summary = await this.host.fetchSession(this.id);
     } catch (error) {
-      this.#fail(error.message);
+      this.#failWith(error);
       return;
     }
     if (!summary) {
@@ -90,7 +90,7 @@ export class LiveSession extends Emitter {
       this.cursor = Math.max(0, summary.entries - FIRST_ENTRIES);
       await this.#readForward();
     } catch (error) {
-      this.#fail(error.message);
+      this.#failWith(error);
       return;
     }
     this.loading = false;
@@ -142,9 +142,7 @@ export class LiveSession extends Emitter {
       this.#wasAttached = true;
       this.emit("side");
     } catch (error) {
-      if (error instanceof ConnectionLost) return;
-      if (error.kind === "session_not_found") this.missing = true;
-      this.#fail(error.message);
+      if (!(error instanceof ConnectionLost)) this.#failWith(error);
     } finally {
       this.#attaching = false;
     }
@@ -166,8 +164,9 @@ export class LiveSession extends Emitter {
     this.emit("questions");
     try {
       await this.#readForward();
-    } catch {
-      return; // the connection is gone again; the next one tries
+    } catch (error) {
+      if (!isTemporary(error)) this.#failWith(error); // else the connection is gone again, and the next one tries
+      return;
     }
     await this.#attach();
     // The queue comes after the answer to attach, and before the answer to the next call.
@@ -176,6 +175,11 @@ export class LiveSession extends Emitter {
     if (!isAgain) return;
     this.caughtUp = { entries: this.cursor - before };
     this.emit("reconnected");
+  }
+
+  #failWith(error) {
+    if (error.kind === "session_not_found") this.missing = true;
+    this.#fail(error.message);
   }
 
   #fail(reason) {
