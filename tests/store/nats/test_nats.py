@@ -126,6 +126,41 @@ async def test_a_writer_that_nobody_overtook_goes_on_and_stores_once(
         assert told == [1, 2, 3]
 
 
+def test_a_stream_that_could_not_be_created_is_tried_again_where_that_can_help() -> None:
+    def fault(code: int, err_code: int, description: str) -> tuple[str, str]:
+        found = guards.stream_error(
+            "nats://one: stream A", {"code": code, "err_code": err_code, "description": description}
+        )
+        return found.why, found.message
+
+    # A stream of that name was just removed, and a server is not done with it.
+    assert fault(500, 10049, "no store") == ("away", "nats://one: stream A: no store")
+    assert fault(503, 10008, "no leader")[0] == "away"
+    assert fault(400, 10005, "no peers") == (
+        "away",
+        "nats://one: stream A: no peers; three replicas need three servers",
+    )
+    assert fault(500, 10074, "alone") == ("unusable", "nats://one: stream A: alone; three replicas need three servers")
+    assert fault(400, 10052, "bad name")[0] == "unusable"
+
+
+async def test_a_store_that_finds_its_stream_being_removed_waits_for_it(
+    one: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await empty(one)
+    call, refusals = NatsClient.call, [{"error": {"code": 500, "err_code": 10049, "description": "no store"}}] * 2
+
+    async def call_late(self: NatsClient, subject: str, *arguments: Any) -> Any:
+        if subject.startswith("STREAM.CREATE") and refusals:
+            return refusals.pop()
+        return await call(self, subject, *arguments)
+
+    monkeypatch.setattr(NatsClient, "call", call_late)
+    engine = await open_engine(one.url(), EngineOptions(trusts_engine=True))
+    await engine.close()
+    assert refusals == []
+
+
 @pytest.mark.item("FL-03")
 async def test_servers_that_do_not_sync_are_old_or_have_other_streams_are_refused_by_name(
     one: Servers, monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,10 @@ DEFAULT_SHARDS = 4
 LEADER_TIMEOUT = 20.0
 RETRY_DELAY = 0.2
 
+# Errors of the server about replicas: it is alone, or the others are not there (yet).
+_ALONE = 10074
+_NO_PEERS = 10005
+
 # How long a server that is behind may take to catch up, before it counts as damaged. Seconds.
 CATCH_UP_DELAY = 1.0
 
@@ -192,13 +196,23 @@ def _config(name: str, subjects: list[str], replicas: int, **more: Any) -> dict[
 _FIXED = ("subjects", "retention", "storage", "discard", "max_age", "max_msgs", "sealed", "mirror", "sources")
 
 
+def stream_error(what: str, error: dict[str, Any]) -> StoreFault:
+    """Return the fault for a stream that a server could not look up or create; `away` if it may succeed later.
+
+    A cluster that elects, does not know its servers yet, or still removes a stream of that name is such a case.
+    """
+    code = error.get("err_code")
+    why = "away" if code == _NO_PEERS or (int(error.get("code", 400)) >= 500 and code != _ALONE) else "unusable"
+    advice = "; three replicas need three servers" if code in (_NO_PEERS, _ALONE) else ""
+    return StoreFault(why, f"{what}: {error.get('description')}{advice}")
+
+
 async def _ensure(client: NatsClient, name: str, config: dict[str, Any]) -> None:
     answer = await client.call(f"STREAM.INFO.{name}")
     if answer.get("error", {}).get("err_code") == STREAM_NOT_FOUND:
         answer = await client.call(f"STREAM.CREATE.{name}", config)
     if error := answer.get("error"):
-        message = f"{client.where}: stream {name}: {error.get('description')}; three replicas need three servers"
-        raise StoreFault("unusable", message)
+        raise stream_error(f"{client.where}: stream {name}", error)
     there = answer["config"]
     wrong = [key for key in _FIXED if there.get(key) != config.get(key) and there.get(key)]
     if config["num_replicas"] > there["num_replicas"]:
