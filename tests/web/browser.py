@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -153,12 +154,24 @@ class Person:
         )
         return [" ".join(word for word in _DURATION.sub(" ", item).split() if not _is_time(word)) for item in items]
 
+    def await_story(self, other: Person) -> None:
+        """Wait until the transcripts of two pages show the same."""
+        deadline = time.monotonic() + PATIENCE / 1000
+        while self.story != other.story and time.monotonic() < deadline:
+            self.page.wait_for_timeout(100)
+        assert self.story == other.story
+
     def answer_question(self, key: str) -> None:
         """Answer the open question by a key, when it takes answers."""
         self.page.wait_for_selector(".asks")
         self.page.evaluate("() => document.activeElement.blur()")
-        self.page.wait_for_timeout(800)  # the page's own rule: a question takes no answer before
+        self.await_answers()
         self.page.keyboard.press(key)
+
+    def await_answers(self) -> None:
+        """Wait until the open question takes answers: not right after it appeared, and not right after a key."""
+        self.page.wait_for_timeout(700)
+        self.page.wait_for_selector(".asks.settled")
 
 
 _DURATION = re.compile(r"\s\d+ (?:ms|s|min)(?=\s|$)")

@@ -100,7 +100,7 @@ def views(ids: dict[str, str]) -> dict[str, View]:
     return {
         "inbox": View("#/", ".asking-row"),
         "session": View(talk, ".item:has-text('Changed lines.py')"),
-        "question": View(f"#/s/{ids['question']}", ".asks .btn.main"),
+        "question": View(f"#/s/{ids['question']}", ".asks.settled .btn.main"),
         "running": View(f"#/s/{ids['running']}", ".tool .spin"),
         "empty": View(f"#/s/{ids['empty']}", ".log:not([hidden]) >> text=Nothing was said yet"),
         "details": View(f"{talk}/side", ".side .files"),

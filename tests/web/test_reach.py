@@ -62,8 +62,7 @@ def test_axe_finds_no_violation_on_any_view(
         ann.say(prompt)
         ann.idle()
     ann.say("/edit axe.py one two")
-    ann.page.wait_for_selector(".asks")
-    ann.page.wait_for_timeout(300)
+    ann.await_answers()
     assert violations(ann) == []
     # Everything is reached by keys, and what has the focus is visible.
     ann.page.evaluate("() => document.activeElement.blur()")
@@ -97,8 +96,7 @@ def test_on_a_phone_everything_fits_and_can_be_touched(person: MakePerson, token
     phone.say("/echo " + "averyveryverylongword" * 20 + "\n\n```\n" + "x " * 200 + "\n```")
     phone.idle()
     phone.say("/ask")
-    page.wait_for_selector(".asks")
-    page.wait_for_timeout(900)
+    phone.await_answers()
     sizes = page.eval_on_selector_all(
         ".asks .btn, .tabs a, button.send",
         "nodes => nodes.filter(node => node.offsetHeight).map(node => [node.offsetWidth, node.offsetHeight])",
@@ -132,7 +130,7 @@ def test_a_turn_can_be_stopped_on_a_phone_while_it_asks(
     # It is a part of the question, below what is asked and beside or below the answers.
     bottom = page.eval_on_selector(".asks .act, .asks .fields", "part => part.getBoundingClientRect().bottom")
     assert box["y"] >= bottom
-    page.wait_for_timeout(800)  # the page's own rule: a question takes no answer before
+    phone.await_answers()
     stop.tap()
     page.wait_for_selector(".asks", state="detached")
     phone.see("Stopped")
@@ -149,7 +147,7 @@ def test_a_form_marks_required_fields_and_says_which_one_is_missing(person: Make
     assert age.get_attribute("aria-required") == "true"
     page.get_by_label("Name (required)").fill("Ann")
     page.get_by_label("Height (required)").fill("1.7")
-    page.wait_for_timeout(800)  # the page's own rule: a question takes no answer before
+    ann.await_answers()
     page.click(".asks .btn.main")
     page.wait_for_selector(".asks .field .bad:has-text('Age is missing.')")
     assert page.locator(".asks .field .bad:visible").count() == 1
@@ -158,7 +156,7 @@ def test_a_form_marks_required_fields_and_says_which_one_is_missing(person: Make
     assert violations(ann) == []
     age.fill("30")
     page.wait_for_selector(".asks .field .bad", state="hidden")
-    page.wait_for_timeout(800)
+    ann.await_answers()
     page.click(".asks .btn.main")
     ann.see("age: 30")
 

@@ -38,7 +38,7 @@ def test_two_people_and_a_phone_see_the_same_story_and_one_of_them_answers(
             "split", "splitlines",
         ]  # fmt: skip
     assert "answer within" in ann.page.inner_text(".asks")
-    phone.page.wait_for_timeout(800)  # the page's own rule: a question takes no answer before
+    phone.await_answers()
     phone.page.tap(".asks .btn.main")
     for each in (ann, ben, phone):
         each.page.wait_for_selector(".asks", state="detached")
@@ -52,13 +52,13 @@ def test_two_people_and_a_phone_see_the_same_story_and_one_of_them_answers(
     for each in (ann, ben, phone):
         each.see("and this")
         each.idle()
-    assert ann.story == ben.story
+    ann.await_story(ben)
     assert ann.story[0] == "ann /edit lines.py split() splitlines()"
     # What is live and what is read from the log later is the same.
     ann.page.reload()
     ann.page.wait_for_selector(".log:not([hidden])")
     ann.see("and this")
-    assert ann.story == ben.story
+    ann.await_story(ben)
     # Two columns.
     ann.page.click(".item .tool > summary")
     if not ann.page.is_visible(".diff"):
@@ -86,6 +86,7 @@ def test_keys_typed_before_a_question_do_not_answer_it(person: MakePerson, token
     ann.page.wait_for_selector(".asks")
     before = ann.page.evaluate("() => window.typed")
     ann.wait("before => window.typed > before + 25", before)
+    assert ann.page.query_selector(".asks.settled") is None
     ann.page.evaluate("() => clearInterval(window.typist)")
     assert ann.page.is_visible(".asks")
     # The field takes what is typed into it, also Enter, while the question is open.
@@ -184,7 +185,8 @@ def test_the_composer_completes_attaches_and_takes_back(
     other.page.fill("#composer", "")
     other.page.click(".queue li:has-text('/echo one') button")
     other.page.wait_for_selector(".queue li:nth-child(2)", state="detached")
-    assert other.page.input_value("#composer") == "/echo one"
+    # The queue is told before the answer with the text.
+    other.wait("() => document.querySelector('#composer').value === '/echo one'")
     ann.page.click("button.stop")
     ann.see("Stopped")
     ann.see("two")

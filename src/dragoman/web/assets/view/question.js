@@ -15,6 +15,9 @@ import { commandOf, diffPart, otherPlaces, output } from "./tool_card.js";
 const SETTLE = 700;
 const AFTER_KEY = 500;
 
+// How often the answers are shown as ready or not yet. Milliseconds.
+const LOOK = 100;
+
 const KEYS = { allow_once: "y", allow_always: "a", reject_once: "n", reject_always: "x" };
 const ORDER = ["allow_once", "allow_always", "reject_once", "reject_always"];
 
@@ -33,6 +36,7 @@ addEventListener(
 export class QuestionDock {
   #views = new Map(); // by question
   #timer = 0;
+  #look = 0;
 
   constructor(session) {
     this.session = session;
@@ -65,6 +69,8 @@ export class QuestionDock {
     this.#showStop();
     clearInterval(this.#timer);
     if (first?.ends) this.#timer = setInterval(() => view.update(), 1000);
+    clearInterval(this.#look);
+    if (first) this.#look = setInterval(() => view.element.classList.toggle("settled", isSettled(first)), LOOK);
   }
 
   #showStop() {
