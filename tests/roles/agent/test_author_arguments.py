@@ -245,3 +245,58 @@ async def test_a_step_of_a_plan_is_named_by_its_number(method: str, step: Any) -
         await getattr(plan, method)(step)
 
     await expect_refusal(act, TypeError, f"a step of the plan is a number, 0 for the first, not {step!r}")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"input_tokens": "3"}, "input_tokens is a whole number, not '3'; use int(...)"),
+        ({"output_tokens": 3.5}, "output_tokens is a whole number, not 3.5; use int(...)"),
+        ({"thought_tokens": True}, "thought_tokens is a whole number, not True; use int(...)"),
+        ({"context_used": "3", "context_size": 4}, "context_used is a whole number, not '3'; use int(...)"),
+        ({"context_used": 3, "context_size": 4, "cost": "free"}, "cost is a number, not 'free'; use float(...)"),
+        ({"context_used": 3, "context_size": 4, "cost": 1, "currency": 5}, "a currency is text, not 5; use str(...)"),
+    ],
+)
+async def test_usage_that_is_no_number_is_refused(given: Any, text: str) -> None:
+    async def report(turn: Any) -> None:
+        await turn.report_usage(**given)
+
+    await expect_refusal(report, TypeError, text)
+
+
+async def test_a_negative_number_of_tokens_is_refused() -> None:
+    async def report(turn: Any) -> None:
+        await turn.report_usage(input_tokens=-3)
+
+    await expect_refusal(report, ValueError, "input_tokens is a whole number that is not negative, not -3")
+
+
+@pytest.mark.parametrize("update", ["text", {"sessionUpdate": "plan"}, TextContent(text="text")])
+async def test_what_is_no_session_update_is_refused(update: Any) -> None:
+    async def send(turn: Any) -> None:
+        await turn.send_update(update)
+
+    wanted = 'use an object such as Notice(severity="info", title="...") of dragoman.schema.update'
+    await expect_refusal(send, TypeError, f"a session update is not {update!r}; {wanted}")
+
+
+@pytest.mark.parametrize(
+    ("members", "noun"), [({"id": 3}, "the id of a tool call"), ({"name": 3}, "the name of a tool")]
+)
+async def test_a_number_is_no_id_and_no_name_of_a_tool_call(members: Any, noun: str) -> None:
+    async def begin(turn: Any) -> None:
+        async with turn.tool("Read", **members):
+            pass
+
+    await expect_refusal(begin, TypeError, f"{noun} is text, not 3; use str(...)")
+
+
+async def test_a_tool_call_asks_for_permission_itself() -> None:
+    async def ask(turn: Any) -> None:
+        async with turn.tool("Read") as call:
+            await turn.ask_permission("May I?", tool=call)
+
+    raised = await run_turn(ask)
+    assert isinstance(raised, TypeError)
+    assert str(raised).endswith("; to ask for a tool call: call.ask_permission()")

@@ -289,3 +289,71 @@ def test_a_program_on_the_path_that_is_started_by_hand_is_named_as_it_was_typed(
     with OnTerminal("agent", "everything", cwd=tmp_path, program=["dragoman"]) as terminal:
         terminal.await_text("then run: dragoman chat -- dragoman agent everything")
         assert sys.executable not in terminal.text
+
+
+async def test_a_call_of_files_or_terminals_without_await_fails_the_turn(tmp_path: Path) -> None:
+    agent = Agent("forgetful")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        cast(Any, turn.files).write(tmp_path / "lost", "lost")
+        cast(Any, turn.terminals).run("true")
+
+    said = await fail_with(agent)
+    assert "await ….write(...) (test_author_errors.py:" in said
+    assert "await ….run(...) (test_author_errors.py:" in said
+
+
+async def test_a_call_in_a_variable_that_nobody_awaits_is_named_without_a_line_of_ours() -> None:
+    agent = Agent("forgetful")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        lost: Any = turn.say("lost")
+        await turn.say(f"said{bool(lost)}")
+
+    assert await fail_with(agent) == "await is missing: await ….say(...)"
+
+
+@pytest.mark.parametrize(
+    ("act", "advice"),
+    [
+        (lambda turn: turn.report_usage("3"), "write: report_usage(input_tokens=..., output_tokens=..., "),
+        (lambda turn: turn.say("a", "b"), "write: say(text)"),
+        (lambda turn: turn.plan().start(0), "await is missing where this value comes from"),
+        (lambda turn: turn.terminals.create("true").__aenter__(), "await is missing where this value comes from"),
+        (lambda turn: turn.plan("a", title="b"), "write: plan(*entries, name=...)"),
+    ],
+)
+async def test_an_error_of_python_about_a_call_of_ours_says_what_to_write(act: Any, advice: str) -> None:
+    agent = Agent("guessing")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        await act(turn)
+
+    said = await fail_with(agent)
+    assert f"; {advice}" in said
+    assert "(test_author_errors.py:" in said
+
+
+async def test_async_with_without_the_await_is_answered_with_the_await() -> None:
+    agent = Agent("forgetful")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        async with cast(Any, turn.terminals.create("true")):
+            pass
+
+    assert "await is missing: await ….create(...) (test_author_errors.py:" in await fail_with(agent)
+
+
+@pytest.mark.parametrize("reason", ["done", None])
+async def test_a_stop_reason_that_is_set_must_be_one(reason: Any) -> None:
+    agent = Agent("stopping")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        turn.stop_reason = reason
+
+    assert f"turn.stop_reason is {reason!r}, which is no stop reason (end_turn, " in await fail_with(agent)

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sized
 from functools import cache, partial
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar, get_args
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -22,13 +22,20 @@ from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.content import ContentBlock, TextContent
 from dragoman.schema.permission import PermissionOption, PermissionOptionKind
 from dragoman.schema.prompt import StopReason
-from dragoman.schema.toolcall import Diff, ToolCallBlock, ToolCallContent, ToolCallLocation
-from dragoman.schema.update import AvailableCommand
+from dragoman.schema.toolcall import Diff, ToolCallBlock, ToolCallContent, ToolCallLocation, ToolCallUpdate
+from dragoman.schema.update import AvailableCommand, KnownUpdate
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_UNAWAITED = re.compile(r"coroutine '(?:Turn|Tool|TurnPlan|TurnCompaction|MessageStream|Session)\.(\w+)' was never")
+# The classes whose calls an author may forget to await, or call with other arguments.
+_AUTHOR_CLASSES = (
+    "Turn|Tool|TurnPlan|TurnCompaction|TurnTerminal|MessageStream|Session|SessionTools"
+    "|ClientFiles|ClientTerminals|ClientTerminal"
+)
+_UNAWAITED = re.compile(rf"coroutine '(?:{_AUTHOR_CLASSES})\.(\w+)' was never")
+_WRONG_CALL = re.compile(rf"({_AUTHOR_CLASSES})\.(\w+)\(\) (?:takes|missing|got) ")
+_LIBRARY_FOLDER = os.path.abspath(__file__).removesuffix(os.path.join("roles", "agent", os.path.basename(__file__)))
 
 # Hook -> its decorator, and what the function is called with.
 HOOKS: dict[str, tuple[str, ...]] = {
@@ -51,6 +58,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
 }
 
 _BLOCKS = (msgspec.Struct, Unknown)  # made once: messages of streams are checked
+_UPDATES = frozenset((*get_args(KnownUpdate), Unknown))
 
 _RUN_EXAMPLE = "run('echo', ['-n', 'hello'])"
 
@@ -237,6 +245,32 @@ def check_content(block: Any) -> Any:
     return block
 
 
+def check_numbers(kind: type, **values: Any) -> None:
+    """Raise if one of these values, named as the author names it, is no number of this kind, or is negative."""
+    noun = "a whole number" if kind is int else "a number"
+    allowed: Any = int | kind
+    for name, value in values.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, allowed):
+            raise TypeError(f"{name} is {noun}, not {value!r:.80}; use {kind.__name__}(...)")
+        if value < 0:
+            raise ValueError(f"{name} is {noun} that is not negative, not {value}")
+
+
+def check_update(update: Any) -> None:
+    """Raise if an author sends as a session update what is none."""
+    if type(update) not in _UPDATES:
+        wanted = 'Notice(severity="info", title="...") of dragoman.schema.update'
+        raise TypeError(f"a session update is not {update!r:.80}; use an object such as {wanted}")
+
+
+def check_permission_subject(tool: Any) -> None:
+    """Raise if a permission request is about what is no tool call on the wire."""
+    if tool is not None and not isinstance(tool, ToolCallUpdate):
+        raise TypeError(f"tool is a ToolCallUpdate, not {tool!r:.80}; to ask for a tool call: call.ask_permission()")
+
+
 def check_text(noun: str, text: Any) -> None:
     """Raise if an author's text is none."""
     if not isinstance(text, str):
@@ -298,11 +332,11 @@ def command_words(command: Any, args: Any) -> tuple[str, list[str]]:
     return words[0], words[1:]
 
 
-def check_stop_reason(reason: Any) -> str:
-    """Return what the function returned, if it is a stop reason."""
+def check_stop_reason(source: str, reason: Any) -> str:
+    """Return what the author's code returned or set (`source` says which), if it is a stop reason."""
     known = words_of(StopReason)
     if not isinstance(reason, str) or (reason not in known and not reason.startswith("_")):
-        text = f"the prompt function returned {reason!r:.80}, which is no stop reason ({', '.join(known)})"
+        text = f"{source} {reason!r:.80}, which is no stop reason ({', '.join(known)})"
         raise ProtocolError(Kind.INTERNAL_ERROR, f"{text}; to send text, use: await turn.say(...)")
     return reason
 
@@ -321,6 +355,31 @@ def check_awaits(task: asyncio.Task[Any]) -> None:
         raise ProtocolError(Kind.INTERNAL_ERROR, f"await is missing: {', '.join(calls)}")
 
 
+def add_advice(error: Exception, task: asyncio.Task[Any]) -> None:
+    """Add what to write to an error of Python about a call of ours: a missing await, or other arguments."""
+    calls = _calls_without_await.pop(task, None) if _calls_without_await else None
+    if len(error.args) != 1 or not isinstance(error, TypeError | AttributeError):
+        return
+    text = str(error)
+    if calls:
+        error.args = (f"{text}; await is missing: {', '.join(calls)}",)
+    elif "'coroutine' object" in text:
+        error.args = (f"{text}; await is missing where this value comes from",)
+    elif call := _WRONG_CALL.match(text):
+        error.args = (f"{text}; write: {call[2]}({_parameters_of(call[1], call[2])})",)
+
+
+def _parameters_of(class_name: str, method: str) -> str:
+    """Return the parameters of a method as they are written in a call."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("dragoman.roles.agent.")]
+    owner = next((vars(module)[class_name] for module in modules if class_name in vars(module)), None)
+    words: list[str] = []
+    for parameter in list(inspect.signature(getattr(owner, method)).parameters.values())[1:]:
+        is_optional = parameter.default is not parameter.empty or parameter.kind is parameter.KEYWORD_ONLY
+        words.append(f"{parameter.name}=..." if is_optional else str(parameter).partition(":")[0])
+    return ", ".join(words)
+
+
 def _show_warning(
     message: Warning | str,
     category: type[Warning],
@@ -332,9 +391,9 @@ def _show_warning(
     found = _UNAWAITED.match(str(message))
     task = _current_task() if found else None
     if found and task is not None:
-        _calls_without_await.setdefault(task, []).append(
-            f"await ….{found[1]}(...) ({os.path.basename(filename)}:{lineno})"
-        )
+        # The coroutine may have been in a variable until the author's code had ended: then the line is one of ours.
+        where = "" if filename.startswith(_LIBRARY_FOLDER) else f" ({os.path.basename(filename)}:{lineno})"
+        _calls_without_await.setdefault(task, []).append(f"await ….{found[1]}(...){where}")
     else:
         _show_other_warning(message, category, filename, lineno, file, line)
 

@@ -16,7 +16,7 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming, to_protoco
 from dragoman.engine.lifecycle import PROCESSING
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
-from dragoman.roles.agent.author_errors import check_awaits, check_stop_reason, watch_awaits
+from dragoman.roles.agent.author_errors import add_advice, check_awaits, check_stop_reason, watch_awaits
 from dragoman.roles.agent.options import Option
 from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn
@@ -202,13 +202,16 @@ class PromptCalls:
             check_awaits(task)
         except asyncio.CancelledError:
             turn.cancelled = True
-        except Exception:
+        except Exception as error:
             # An error caused by the cancel itself is no error (docs/protocol/prompt-turns.md#cancel).
             if not turn.cancelled:
+                add_advice(error, task)
                 raise
         else:
-            if reason is not None:
-                turn.stop_reason = check_stop_reason(reason)
+            if reason is None:
+                check_stop_reason("turn.stop_reason is", turn.stop_reason)
+            else:
+                turn.stop_reason = check_stop_reason("the prompt function returned", reason)
         finally:
             turn._finish()
             while task.cancelling():  # also if the author's code swallowed the cancel

@@ -13,8 +13,11 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.roles.agent.author_errors import (
     check_commands,
     check_content,
+    check_numbers,
     check_permission_options,
+    check_permission_subject,
     check_text,
+    check_update,
     check_word,
 )
 from dragoman.roles.agent.turn_parts import Tool
@@ -246,6 +249,7 @@ class Turn:
         """Ask the user for permission, for a tool call or in general. The answer is true if the user allowed it."""
         check_text("a question", question)
         check_word("kind", kind, ToolKind)
+        check_permission_subject(tool)
         call = tool
         if call is None:
             check_permission_options(options or ())  # those of another agent, for its own call, go on as they are
@@ -300,7 +304,11 @@ class Turn:
 
         The update with the cost needs `context_used` and `context_size` (docs/protocol/updates.md#context-usage).
         """
+        tokens = {"input_tokens": input_tokens, "output_tokens": output_tokens, "thought_tokens": thought_tokens}
         context = {"context_used": context_used, "context_size": context_size}
+        check_numbers(int, **tokens, **context)
+        check_numbers(float, cost=cost)
+        check_text("a currency", currency)
         missing = [name for name, value in context.items() if value is None]
         if missing and (cost is not None or len(missing) == 1):
             raise ValueError(f"the context and the cost are sent together; give {' and '.join(missing)} too")
@@ -337,6 +345,7 @@ class Turn:
     ) -> None:
         """Show a notice outside the conversation. Only clients that support notices get it."""
         check_text("the title of a notice", title)
+        check_text("the description of a notice", description)
         check_word("severity", severity, updates.NoticeSeverity)
         await self.send_update(updates.Notice(severity=severity, title=title, description=description or UNSET))
 
@@ -349,6 +358,7 @@ class Turn:
 
     async def send_update(self, update: updates.SessionUpdate) -> None:
         """Send any session update and wait if the client is behind."""
+        check_update(update)
         if self._implicit_message is not None and type(update) in _MESSAGE_BOUNDARIES:
             self._end_implicit_message(getattr(update, "message_id", None))
         self.session.send_update(update)

@@ -224,6 +224,8 @@ class Tool:
         starts_at_once: bool = False,
     ) -> None:
         check_text("the title of a tool call", title)
+        check_text("the id of a tool call", id)
+        check_text("the name of a tool", name or "")
         check_word("kind", kind, ToolKind)
         self.turn = turn
         self.id = id
