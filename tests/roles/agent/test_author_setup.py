@@ -132,14 +132,22 @@ COMMANDS = 'commands=[AvailableCommand(name="undo", description="...")]'
         ("store", Path("/tmp/x.db"), TypeError, "store is not a path; write: store=SqliteStore('/tmp/x.db')"),
         ("store", MemoryStore, TypeError, "store is not <class 'dragoman.store.memory.MemoryStore'>; write: store="),
         ("store", 5, TypeError, "store is not 5; write: store=SqliteStore(PATH)"),
+        ("name", 3, TypeError, "the name of an agent is text, not 3; use str(...)"),
+        ("version", 1.0, TypeError, "the version of an agent is text, not 1.0; use str(...)"),
+        ("title", 3, TypeError, "the title of an agent is text, not 3; use str(...)"),
+        ("auth_methods", ["token"], TypeError, "an auth method is not 'token'; write: auth_methods=[AuthMethod(id="),
+        ("auth_methods", "token", TypeError, "auth_methods is a list, not 'token'; write: auth_methods=[AuthMethod("),
+        ("providers", ["main"], TypeError, "a provider is not 'main'; write: providers=[Provider(id="),
+        ("providers", 5, TypeError, "providers is a list, not 5; write: providers=[Provider(id="),
+        ("capabilities", {"loadSession": True}, TypeError, "capabilities is an AgentCapabilities, not {'loadSession'"),
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_refused_by_the_constructor(
     argument: str, value: Any, kind: type[Exception], said: str
 ) -> None:
-    arguments: Any = {argument: value}
+    arguments: Any = {"name": "setup", argument: value}
     with pytest.raises(kind) as caught:
-        Agent("setup", **arguments)
+        Agent(**arguments)
     assert said in str(caught.value)
 
 
@@ -177,3 +185,41 @@ def test_an_option_of_the_wrong_kind_is_refused_where_it_is_made(build: Any, sai
     with pytest.raises(TypeError) as caught:
         build(Option)
     assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook != "middleware"])
+def test_a_second_function_for_a_hook_is_refused(hook: str) -> None:
+    async def first(*arguments: Any) -> None:
+        pass
+
+    async def second(*arguments: Any) -> None:
+        pass
+
+    agent = Agent("hooked")
+    register(agent, hook, first)
+    register(agent, hook, first)  # again, as when a module is loaded again
+    with pytest.raises(TypeError) as caught:
+        register(agent, hook, second)
+    assert str(caught.value) == f"{HOOKS[hook][0]}: first is registered already; call both from one function"
+
+
+@pytest.mark.parametrize(
+    ("offered", "kind", "said"),
+    [
+        ((read_file,), TypeError, "offers needs the name of a server and its functions; write: agent.offers("),
+        (("notes",), TypeError, "offers needs the name of a server and its functions; write: agent.offers("),
+        (
+            ("notes", "read_file"),
+            TypeError,
+            "a tool is a function with a name, not 'read_file'; write: def",
+        ),
+        (("notes", lambda: 3), TypeError, "a tool is a function with a name, not <function"),
+        (("notes", read_file, read_file), ValueError, "two functions named read_file are offered"),
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused_where_it_is_offered(offered: Any, kind: type[Exception], said: str) -> None:
+    agent = Agent("offering")
+    with pytest.raises(kind) as caught:
+        agent.offers(*offered)
+    assert said in str(caught.value)
+    assert agent._hosted == {}

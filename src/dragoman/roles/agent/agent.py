@@ -17,7 +17,15 @@ from dragoman.dialect.dialects import OFFICIAL_VERSIONS, load_dialect
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
 from dragoman.ids import new_id
-from dragoman.roles.agent.author_errors import check_handler, check_hook, check_name, check_outside_loop, check_setup
+from dragoman.roles.agent.author_errors import (
+    check_handler,
+    check_hook,
+    check_identity,
+    check_logins,
+    check_name,
+    check_outside_loop,
+    check_setup,
+)
 from dragoman.roles.agent.prompt import run_responders, with_route_options
 from dragoman.roles.agent.served_client import ServedClient, current_request
 from dragoman.roles.agent.session import Session
@@ -89,6 +97,8 @@ class Agent:
         capabilities: AgentCapabilities | None = None,
         store: Store | None = None,
     ) -> None:
+        check_identity(name, version, title)
+        check_logins(auth_methods, providers, capabilities)
         check_setup(dialect, versions, tools=tools, modes=modes, options=options, commands=commands, store=store)
         self.name = name
         self.version = version
@@ -205,7 +215,7 @@ class Agent:
         check_name("@agent.authenticate", method)
 
         def register(function: F) -> F:
-            self._auth_hooks[method] = check_hook("authenticate", function)
+            self._auth_hooks[method] = check_hook("authenticate", function, self._auth_hooks.get(method))
             if all(known.id != method for known in self.auth_methods):
                 self.auth_methods.append(AuthMethod(id=method, name=name or method, description=description or UNSET))
             return function
@@ -228,7 +238,14 @@ class Agent:
 
     def offers(self, name: str, *functions: Callable[..., Any]) -> None:
         """Host an MCP server whose tools are these functions, for clients and for other agents (extra `mcp`)."""
-        self._hosted[name] = [*self._hosted.get(name, ()), *functions]
+        from dragoman.mcp.functions import check_tools  # few agents need it
+
+        example = 'agent.offers("notes", NAME)'
+        if not isinstance(name, str) or not functions:
+            raise TypeError(f"offers needs the name of a server and its functions; write: {example}")
+        hosted = [*self._hosted.get(name, ()), *functions]
+        check_tools(hosted, example)
+        self._hosted[name] = hosted
 
     def sample(self, function: F) -> F:
         """Decorator: called with (session, params) when an MCP server asks for an answer of the model; return its text.
@@ -244,7 +261,7 @@ class Agent:
         check_name("@agent.on", method)
 
         def register(function: F) -> F:
-            self._method_handlers[method] = check_hook("on", function)
+            self._method_handlers[method] = check_hook("on", function, self._method_handlers.get(method))
             return function
 
         return register
@@ -261,7 +278,7 @@ class Agent:
     # --- calling hooks ----------------------------------------------------------------------------------------
 
     def _register_hook(self, name: str, function: F) -> F:
-        self._hooks[name] = check_hook(name, function)
+        self._hooks[name] = check_hook(name, function, self._hooks.get(name))
         return function
 
     def _has_hook(self, name: str) -> bool:

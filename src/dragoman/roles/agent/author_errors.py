@@ -17,9 +17,11 @@ import msgspec
 
 from dragoman.dialect.dialects import OFFICIAL_VERSIONS, PACKAGES
 from dragoman.errors import Kind, ProtocolError
+from dragoman.schema.auth import AuthMethod
 from dragoman.schema.base import Unknown
 from dragoman.schema.config import SessionConfigOption, SessionMode
 from dragoman.schema.content import ContentBlock, TextContent
+from dragoman.schema.initialize import AgentCapabilities
 from dragoman.schema.permission import PermissionOption, PermissionOptionKind
 from dragoman.schema.prompt import StopReason
 from dragoman.schema.toolcall import Diff, ToolCallBlock, ToolCallContent, ToolCallLocation, ToolCallUpdate
@@ -109,9 +111,15 @@ def check_handler(decorator: str, function: Any, *parameters: str, known: Any = 
         raise TypeError(f"{decorator} needs other parameters; write: {wanted} ({where})") from None
 
 
-def check_hook(name: str, function: F) -> F:
-    """Return a function that is registered as a hook, if it takes what the hook is called with."""
+def check_hook(name: str, function: F, known: Any = None) -> F:
+    """Return a function that is registered as a hook, if it takes what the hook is called with.
+
+    `known` is the function that has this place already.
+    """
     decorator, *parameters = HOOKS[name]
+    if known is not None and known is not function:
+        name = getattr(known, "__name__", "a function")
+        raise TypeError(f"{decorator}: {name} is registered already; call both from one function")
     if name == "steer":  # it answers a prompt, so it must be asynchronous
         check_handler(decorator, function, *parameters)
     if not callable(function):
@@ -157,17 +165,10 @@ def check_setup(
         if version not in OFFICIAL_VERSIONS:
             raise ValueError(f"there is no version {version!r:.80} of the protocol; write: {example}")
     _check_tool_names(() if tools is None else tools)
-    example = 'modes=["ask", SessionMode(id="code", name="Code")]'
-    _check_list("modes", modes, example)
-    for mode in _elements(modes):
-        if not isinstance(mode, str | SessionMode):
-            raise TypeError(f"a mode is not {mode!r:.80}; write: {example}")
+    _check_members("modes", modes, str | SessionMode, "a mode", '["ask", SessionMode(id="code", name="Code")]')
     _check_ids("modes", [mode if isinstance(mode, str) else mode.id for mode in _elements(modes)])
-    example = 'options=[Option.select("style", ["short", "long"]), Option.switch("loud")]'
-    _check_list("options", options, example)
-    for option in _elements(options):
-        if not isinstance(option, SessionConfigOption):
-            raise TypeError(f"an option is not {option!r:.80}; write: {example}")
+    example = '[Option.select("style", ["short", "long"]), Option.switch("loud")]'
+    _check_members("options", options, SessionConfigOption, "an option", example)
     _check_ids("options", [option.id for option in _elements(options)])
     _check_list("commands", commands, 'commands=[AvailableCommand(name="undo", description="...")]')
     check_commands(_elements(commands))
@@ -175,6 +176,31 @@ def check_setup(
         raise TypeError(f"store is not a path; write: store=SqliteStore({os.fspath(store)!r})")
     if store is not None and (isinstance(store, type) or not hasattr(store, "append")):
         raise TypeError(f"store is not {store!r:.80}; write: store=SqliteStore(PATH)")
+
+
+def check_identity(name: Any, version: Any, title: Any) -> None:
+    """Raise if an agent introduces itself with anything but text."""
+    check_text("the name of an agent", name)
+    check_text("the version of an agent", version)
+    check_text("the title of an agent", title or "")
+
+
+def check_logins(auth_methods: Any, providers: Any, capabilities: Any) -> None:
+    """Raise if an auth method, a provider or the capabilities of an Agent are of the wrong kind."""
+    _check_members("auth_methods", auth_methods, AuthMethod, "an auth method", '[AuthMethod(id="token", name="Token")]')
+    if not isinstance(providers, Collection) or len(providers):
+        from dragoman.roles.agent.providers import Provider  # few agents need it
+
+        _check_members("providers", providers, Provider, "a provider", '[Provider(id="main", supported=["openai"])]')
+    if capabilities is not None and not isinstance(capabilities, AgentCapabilities):
+        raise TypeError(f"capabilities is an AgentCapabilities, not {capabilities!r:.80}; leave it out if in doubt")
+
+
+def _check_members(noun: str, values: Any, kind: Any, member: str, example: str) -> None:
+    _check_list(noun, values, f"{noun}={example}")
+    for value in _elements(values):
+        if not isinstance(value, kind):
+            raise TypeError(f"{member} is not {value!r:.80}; write: {noun}={example}")
 
 
 def _check_tool_names(tools: Any) -> None:

@@ -52,19 +52,3 @@ def check_kind(name: str, value: Any, kind: type) -> None:
     """Raise if an option is neither None nor of this kind."""
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} is a {kind.__name__}, not {value!r:.80}; write: {name}={kind.__name__}(...)")
-
-
-def check_tools(functions: Any) -> None:
-    """Raise if the tools of one server are no functions, or if two have one name."""
-    if isinstance(functions, str) or not isinstance(functions, Sequence):
-        raise TypeError(f"tools is a list of functions, not {functions!r:.80}; write: tools=[function, ...]")
-    names: set[str] = set()
-    for function in functions:
-        name = getattr(function, "__name__", "")
-        if not callable(function) or name in ("", "<lambda>"):
-            raise TypeError(
-                f"a tool is a function with a name, not {function!r:.80}; write: def NAME(...), tools=[NAME]"
-            )
-        if name in names:
-            raise ValueError(f"tools has two functions named {name}; the agent could call only one; rename one")
-        names.add(name)

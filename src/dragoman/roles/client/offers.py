@@ -18,7 +18,6 @@ from dragoman.engine.background import run_in_background
 from dragoman.engine.incoming import Handler
 from dragoman.errors import Kind, ProtocolError
 from dragoman.policy.redaction import mcp_server_secrets
-from dragoman.roles.client.caller_errors import check_tools
 from dragoman.schema.mcp import McpForm, McpServer
 from dragoman.schema.methods import mcp_methods
 from dragoman.schema.side import Side
@@ -68,8 +67,11 @@ class ToolOffers:
 
     def __init__(self, tools: Functions, connection: Callable[[], Connection]) -> None:
         self._functions = dict(tools) if isinstance(tools, Mapping) else {DEFAULT_NAME: tools} if tools else {}
-        for functions in self._functions.values():
-            check_tools(functions)
+        if self._functions:
+            from dragoman.mcp.functions import check_tools  # few clients need it
+
+            for functions in self._functions.values():
+                check_tools(functions)
         self._connection = connection
         self.tables: list[ToolTable] = []
         self.over_acp = True  # whether an agent may use them over its connection
