@@ -57,7 +57,8 @@ class ClientLogin:
             return
         known = [method.id for method in agent.auth_methods] or list(agent._auth_hooks)
         why = "the login has expired; authenticate again" if self._is_logged_in else "authenticate first"
-        raise ProtocolError(Kind.AUTH_REQUIRED, f"{why} ({', '.join(known)})", {"authMethods": known})
+        how = ", ".join(known) or "this agent offers no auth method; its author declares one with @agent.authenticate"
+        raise ProtocolError(Kind.AUTH_REQUIRED, f"{why} ({how})", {"authMethods": known})
 
     async def authenticate(self, params: types.AuthenticateParams) -> types.AuthenticateResult:
         """Handle authenticate: call the author's hook with the credentials, if the dialect carries any."""
@@ -103,7 +104,8 @@ class ClientLogin:
         known = [id for id, method in declared.items() if method.form != types.AuthForm.TERMINAL] + [
             id for id in agent._auth_hooks if id not in declared
         ]
-        if (known and method_id not in declared) or agent.auth_required:
+        is_listed = method_id in declared or not (known or self._client.dialect.official)
+        if not is_listed or agent.auth_required:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"unknown auth method {method_id!r}; available: {', '.join(known) or 'none'}"
             )
