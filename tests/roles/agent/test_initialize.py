@@ -10,7 +10,8 @@ from dragoman import Agent, Turn
 from dragoman.schema.fs import DirectoryEntry, ListDirectoryResult
 from dragoman.schema.methods import METHODS
 from dragoman.schema.side import Side
-from dragoman.testing import connect_in_memory
+from dragoman.testing import connect_in_memory, memory_pair
+from tests.roles.raw_client import Raw
 from tests.roles.translated_pair import CWD, run
 
 GATED = sorted(name for (side, name), row in METHODS.items() if side is Side.CLIENT and row.gate.startswith("client."))
@@ -60,3 +61,21 @@ async def test_an_agent_lists_a_directory_through_a_custom_handler(dialect: str)
     listing = ListDirectoryResult(entries=[DirectoryEntry(name="virtual.txt", type="file")])
     async with connect_in_memory(agent, dialect=dialect, on={"fs/list_directory": lambda _: listing}) as remote:
         assert await (await remote.open_session(CWD)).ask("look") == "virtual.txt"
+
+
+@pytest.mark.parametrize("members", [{"clientCapabilities": {}}, {"info": {"name": "c", "version": "1"}}])
+@pytest.mark.parametrize("version", [-1, 65_536])
+async def test_a_number_that_is_no_version_is_refused_and_the_next_initialize_is_answered(
+    version: int, members: Any
+) -> None:
+    ours, theirs = memory_pair()
+    connection = Agent("versioned").start_connection(theirs)
+    client = Raw(ours)
+    try:
+        error = await client.error("initialize", {"protocolVersion": version, **members})
+        answer = await client.result("initialize", {"protocolVersion": 65_535, "clientCapabilities": {}})
+    finally:
+        await connection.close()
+    assert error["code"] == -32602
+    assert error["message"] == f"protocolVersion must be from 0 to 65535, not {version}"
+    assert answer["protocolVersion"] == 1

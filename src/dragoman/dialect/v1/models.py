@@ -7,13 +7,15 @@ without additions is returned unchanged. Only banjo writes these additions.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Object, with_json_side_data
+from dragoman.errors import Kind, ProtocolError
 
 MODEL_OPTION: Final = "model"
+MAX_VERSION: Final = 65_535
 
 
 def lift_initialize(params: Object) -> Object:
@@ -21,10 +23,19 @@ def lift_initialize(params: Object) -> Object:
     (docs/protocol/dialect-matrix.md#string-versions).
     """
     version = params.get("protocolVersion")
+    check_version_range(version)
     if not isinstance(version, str):
         return params
     number = int(version) if version.isascii() and version.isdigit() and len(version) < 6 else 1
     return with_json_side_data({**params, "protocolVersion": number}, version=version)
+
+
+def check_version_range(version: Any) -> None:
+    """Raise for a number that is no version: versions are uint16 (docs/protocol/initialize.md#params)."""
+    if isinstance(version, int) and not 0 <= version <= MAX_VERSION:
+        message = f"must be from 0 to {MAX_VERSION}, not {version}"
+        errors = [{"path": "protocolVersion", "message": message}]
+        raise ProtocolError(Kind.INVALID_PARAMS, f"protocolVersion {message}", {"errors": errors})
 
 
 def lift_authenticate(params: Object) -> Object:

@@ -6,6 +6,7 @@ from typing import Final
 
 from dragoman.dialect.reshape import ABSENT, Json, Lifted, Lowered, Object, json_side_data
 from dragoman.dialect.side_data import begin_lowering
+from dragoman.dialect.v1.models import check_version_range
 from dragoman.dialect.v2.tables import VERSION
 from dragoman.errors import Kind, ProtocolError
 
@@ -47,6 +48,7 @@ def _check_version(params: Object) -> None:
     version = params.get("protocolVersion")
     if isinstance(version, bool) or not isinstance(version, int):
         return  # reported with the other members
+    check_version_range(version)
     if version < VERSION:
         raise ProtocolError(
             Kind.UNSUPPORTED_VERSION,
