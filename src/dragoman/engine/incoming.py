@@ -149,15 +149,18 @@ def to_protocol_error(exception: BaseException) -> ProtocolError:
     """Return the error that the peer gets for this exception."""
     if isinstance(exception, ProtocolError):
         return exception
+    while isinstance(exception, BaseExceptionGroup) and len(exception.exceptions) == 1:
+        exception = exception.exceptions[0]  # as a TaskGroup raises the error of one of its tasks
+    if isinstance(exception, ProtocolError):
+        return exception
+    place = code_place(exception)
+    where = f" ({place})" if place else ""
     for exception_type, kind in _KIND_BY_EXCEPTION:
         if isinstance(exception, exception_type):
-            return ProtocolError(kind, str(exception) or kind.replace("_", " "))
-    where = code_place(exception)
-    return ProtocolError(
-        Kind.INTERNAL_ERROR,
-        f"{type(exception).__name__}: {exception}" + (f" ({where})" if where else ""),
-        {"exception": type(exception).__name__},
-    )
+            said = str(exception) or kind.replace("_", " ")
+            return ProtocolError(kind, said + (where if isinstance(exception, OSError) else ""))
+    text = f"{type(exception).__name__}: {exception}" if str(exception) else type(exception).__name__
+    return ProtocolError(Kind.INTERNAL_ERROR, text + where, {"exception": type(exception).__name__})
 
 
 def code_place(exception: BaseException) -> str:

@@ -124,9 +124,13 @@ class RunningRequests:
         except asyncio.CancelledError as error:
             done(None, to_protocol_error(error))
             raise
-        except Exception as error:
+        except GeneratorExit:  # the loop is closed; nothing can be sent
+            raise
+        except BaseException as error:  # also what ends the program, or a test: the peer must not wait forever
             self._on_failure(f"the handler of {incoming.method}", error)
             done(None, to_protocol_error(error))
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                raise
 
     def _remove_task(self, id: Id, done_task: asyncio.Task[Any]) -> None:
         if self._by_id.get(id) is done_task:  # a peer may use an id twice at a time

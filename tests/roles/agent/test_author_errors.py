@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from enum import StrEnum
@@ -357,3 +359,50 @@ async def test_a_stop_reason_that_is_set_must_be_one(reason: Any) -> None:
         turn.stop_reason = reason
 
     assert f"turn.stop_reason is {reason!r}, which is no stop reason (end_turn, " in await fail_with(agent)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (BaseException("x"), "BaseException: x"),
+        (pytest.fail.Exception("the agent's test failed"), "Failed: the agent's test failed"),
+        (ValueError(), "ValueError"),
+        (TimeoutError(), "timeout"),
+        (ExceptionGroup("two", [ExceptionGroup("one", [KeyError("x")])]), "KeyError: 'x'"),
+    ],
+)
+async def test_whatever_the_code_raises_answers_the_prompt_with_the_line(error: BaseException, said: str) -> None:
+    agent = Agent("failing")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        raise error
+
+    text = await fail_with(agent)
+    assert text.startswith(said)
+    assert isinstance(error, ExceptionGroup) or text.removeprefix(said).startswith(" (test_author_errors.py:")
+
+
+async def test_the_task_of_a_group_that_failed_is_named_with_its_line() -> None:
+    agent = Agent("failing")
+
+    async def work() -> None:
+        raise ValueError("my bug")
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(work())
+
+    assert re.fullmatch(r"ValueError: my bug \(test_author_errors.py:\d+\)", await fail_with(agent))
+
+
+def test_an_agent_that_ends_its_program_in_a_turn_answers_first(tmp_path: Path) -> None:
+    script = tmp_path / "leaving.py"
+    script.write_text(
+        "import sys\nfrom dragoman import Agent\nagent = Agent('leaving')\n"
+        "@agent.prompt\nasync def answer(turn):\n    sys.exit('no API key')\nagent.run()\n"
+    )
+    ran = in_process("run", "--no-store", "--prompt", "hi", "--", sys.executable, str(script), cwd=tmp_path)
+    assert "SystemExit: no API key (leaving.py:6)" in ran.stderr
+    assert "Traceback" not in ran.stderr
