@@ -300,3 +300,69 @@ async def test_a_tool_call_asks_for_permission_itself() -> None:
     raised = await run_turn(ask)
     assert isinstance(raised, TypeError)
     assert str(raised).endswith("; to ask for a tool call: call.ask_permission()")
+
+
+def block_of(make: str) -> Act:
+    """Return a function that enters what `make` returns with a plain `with`."""
+
+    async def act(turn: Any) -> None:
+        with getattr(turn, make)(*(["make"] if make == "terminal" else [])):
+            pass
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("make", "usage"),
+    [
+        ("message", "turn.message() as message; to send text at once: await turn.say(...)"),
+        ("compaction", "turn.compaction() as work"),
+        (
+            "terminal",
+            "turn.terminal(...) as terminal; for a terminal of the client: await turn.terminals.create(...)",
+        ),
+    ],
+)
+async def test_a_plain_with_block_is_refused_with_the_right_one(make: str, usage: str) -> None:
+    await expect_refusal(block_of(make), TypeError, f"use: async with {usage}")
+
+
+@both_workspaces
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"env": "CI=1"}, "env is a mapping, not 'CI=1': env={'CI': '1'}"),
+        ({"env": {"CI": 1}}, "the value of the variable CI is text, not 1; use str(...)"),
+        ({"output_byte_limit": "1"}, "output_byte_limit is a whole number, not '1'; use int(...)"),
+        ({"timeout": "3"}, "timeout is a number, not '3'; use float(...)"),
+        ({"size": 3}, "size is (rows, columns), two whole numbers, not 3"),
+    ],
+)
+async def test_a_setting_of_a_terminal_that_is_of_the_wrong_kind_is_refused(
+    tmp_path: Path, workspace: WorkspaceAccess | None, given: Any, said: str
+) -> None:
+    async def run(turn: Any) -> None:
+        await turn.terminals.run("true", **given)
+
+    await expect_refusal(run, TypeError, said, folder=tmp_path, workspace=workspace)
+
+
+def no_coroutine(call: Any) -> None:
+    """Stand for background work that is not asynchronous."""
+
+
+async def test_background_work_that_is_no_async_function_is_refused_before_it_is_shown() -> None:
+    raised = await run_turn(lambda turn: turn.run_in_background("Watch", no_coroutine))
+    assert isinstance(raised, TypeError)
+    assert "turn.run_in_background needs an async function; write: async def no_coroutine(...) (" in str(raised)
+    called = "write the name of the function, without a call: turn.run_in_background(TITLE, function)"
+    await expect_refusal(lambda turn: turn.run_in_background("Watch", None), TypeError, called)
+
+
+async def test_work_of_a_session_inside_its_turn_is_refused_instead_of_waiting_for_itself() -> None:
+    async def work(turn: Any) -> None:
+        async with turn.session.work():
+            pass
+
+    raised = await run_turn(work)
+    assert "this code runs in a turn, and session.work() would wait for its end; use the turn itself" in str(raised)

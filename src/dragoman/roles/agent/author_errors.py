@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from functools import cache, partial
 from typing import Any, TextIO, TypeVar, get_args
 from weakref import WeakKeyDictionary
@@ -356,6 +356,23 @@ def command_words(command: Any, args: Any) -> tuple[str, list[str]]:
         if not isinstance(each, str):
             raise TypeError(f"an argument of a command is text, not {each!r:.80}; use str(...)")
     return words[0], words[1:]
+
+
+def check_environment(env: Any) -> dict[str, str] | None:
+    """Return variables for a command; raise if they are no mapping of text to text."""
+    if env is not None and not isinstance(env, Mapping):
+        raise TypeError(f"env is a mapping, not {env!r:.80}: env={{'CI': '1'}}")
+    for name, value in (env or {}).items():
+        check_text("the name of a variable", name)
+        check_text(f"the value of the variable {name}", value)
+    return None if env is None else dict(env)
+
+
+def check_size(names: str, size: Any) -> None:
+    """Raise if the size of a terminal is no pair of numbers."""
+    is_pair = isinstance(size, Sequence) and len(size) == 2 and all(type(each) is int and each > 0 for each in size)
+    if size is not None and not is_pair:
+        raise TypeError(f"size is {names}, two whole numbers, not {size!r:.80}")
 
 
 def check_stop_reason(source: str, reason: Any) -> str:

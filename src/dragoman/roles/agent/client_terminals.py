@@ -17,7 +17,7 @@ from msgspec import UNSET
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.errors import DragomanError, Kind, ProtocolError
-from dragoman.roles.agent.author_errors import command_words, path_text
+from dragoman.roles.agent.author_errors import check_environment, check_numbers, check_size, command_words, path_text
 from dragoman.schema.mcp import NameValue
 from dragoman.schema.terminal import (
     CreateTerminalParams,
@@ -78,6 +78,10 @@ class ClientTerminals:
         """
         command, args = command_words(command, args)
         cwd = None if cwd is None else path_text(cwd)
+        env = check_environment(env)
+        check_numbers(int, output_byte_limit=output_byte_limit)
+        check_numbers(float, timeout=timeout)
+        check_size("(rows, columns)", size)
         if not self.uses_client:
             pty: dict[str, Any] = {} if size is None else {"pty": True, "rows": size[0], "columns": size[1]}
             local = await self._local_terminals().create(command, args, cwd, env, output_byte_limit, timeout, **pty)

@@ -110,6 +110,7 @@ def _plan_entry(entry: str | PlanEntry) -> PlanEntry:
     return PlanEntry(content=entry, priority=PlanEntryPriority.MEDIUM, status=PlanEntryStatus.PENDING)
 
 
+@needs_async_with("turn.message() as message; to send text at once: await turn.say(...)")
 class MessageStream:
     """A message with its own id: `async with turn.message() as message: await message.say("...")`."""
 
@@ -161,6 +162,7 @@ class MessageStream:
         self.finish()
 
 
+@needs_async_with("turn.compaction() as work")
 class TurnCompaction:
     """A compaction of the agent's context, as an async context manager."""
 

@@ -11,7 +11,9 @@ from msgspec import UNSET
 
 from dragoman.dialect.side_data import OWN_STATE, with_side_data
 from dragoman.engine.incoming import to_protocol_error
+from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
+from dragoman.roles.agent.author_errors import check_handler
 from dragoman.schema.prompt import StopReason
 from dragoman.schema.update import SessionState, SessionStateUpdate
 from dragoman.store.contract import EntryKind
@@ -45,6 +47,9 @@ class Background:
 
     async def start(self, tool: Tool, function: BackgroundFunction) -> None:
         """Announce a tool call, list it, and run the function in a task of its own."""
+        if not callable(function):
+            raise TypeError("write the name of the function, without a call: turn.run_in_background(TITLE, function)")
+        check_handler("turn.run_in_background", function, "call")
         announced = asyncio.get_running_loop().create_future()
         task = asyncio.get_running_loop().create_task(self._run(tool, function, announced))
         self._tasks[tool.id] = task
@@ -88,10 +93,16 @@ async def own_work(session: Session) -> AsyncIterator[Turn]:
     """Run a turn that no prompt began, after the one that runs. The client sees it by the state of the session."""
     from dragoman.roles.agent.turn import Turn
 
-    while session.turn is not None:
-        await session.turn._ended.wait()
     task = asyncio.current_task()
     assert task is not None
+    while session.turn is not None:
+        if session.turn._running is not None and session.turn._running[0] is task:
+            raise ProtocolError(
+                Kind.INVALID_STATE,
+                "this code runs in a turn, and session.work() would wait for its end; use the turn itself, or run the"
+                " work in a task of its own",
+            )
+        await session.turn._ended.wait()
     session.turn_count += 1
     session.turn = turn = Turn(session, [])
     turn._running = (task, lambda result, error: None)

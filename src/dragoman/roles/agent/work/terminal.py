@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.agent.author_errors import check_size, check_text, needs_async_with
 from dragoman.roles.agent.work.cancel_scope import CancelScope
 from dragoman.schema.base import Marker
 from dragoman.schema.terminal import TerminalExitStatus
@@ -30,6 +31,7 @@ READ_SIZE = 65_536
 KILL_GRACE = 3.0
 
 
+@needs_async_with("turn.terminal(...) as terminal; for a terminal of the client: await turn.terminals.create(...)")
 class TurnTerminal:
     """One terminal of the agent, as an async context manager: `await terminal.run("make", "test")` in the block.
 
@@ -47,6 +49,8 @@ class TurnTerminal:
         size: tuple[int, int] | None = None,
         cancellable: bool = True,
     ) -> None:
+        check_text("the command of a terminal", command)
+        check_size("(columns, rows)", size)
         self.session = session
         self.id = id
         self.command = command
