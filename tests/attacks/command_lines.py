@@ -22,7 +22,7 @@ PARTS = (
     "(", "{ ", "}", "{", "<", ">", ">>", "2>&1", "<<E\n", "\nE\n", "#", "!", "$EVIL", "$EMPTY", "${EVIL}", "$'evil'",
     "$\"evil\"", "vil", "ev''il", "e\\vil", "x=evil ", "$x", "X=1 ", "env ", "eval ", "exec ", "command ", "sh -c ",
     "sh", "xargs ", "nohup ", "if ", "then ", "fi", "while ", "do ", "done", "case x in x) ", "esac", "evi?", "e[v]il",
-    "*", "~", "-c ", "a", "\t", "\r", "\u00a0", "\x0b", "é",
+    "*", "~", "-c ", "a", "\\\n", "ev\\\nil", '"ev\\\nil"', "\t", "\r", "\u00a0", "\x0b", "é",
 )  # fmt: skip
 
 ALLOWS = '[[rule]]\ndecision = "allow"\ncommand = [["safe"]]\n'

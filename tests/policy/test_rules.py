@@ -367,6 +367,11 @@ DENIES_REMOVAL = rule("deny", command=["git", "push", "--force"]) + rule("deny",
         "true\nrm -rf x",
         "rm 2>/dev/null -rf x",
         "> y rm -rf x",
+        "r\\\nm -rf x",
+        '"r\\\nm" -rf x',
+        'rm "-\\\nrf" x',
+        "sh -c 'r\\\nm -rf x'",
+        "sh -c '\"r\\\nm\" -rf x'",
     ],
 )
 def test_a_line_that_may_run_a_denied_command_is_never_allowed_without_asking(line: str) -> None:
@@ -394,6 +399,9 @@ def test_a_line_that_may_run_a_denied_command_is_never_allowed_without_asking(li
         "ssh host make",
         "find . -name rm -type f",
         "strace -f make",
+        "make \\\n  test",
+        'echo "a\\\nb" "rm"',
+        "echo 'r\\\nm' -rf x",
     ],
 )
 def test_a_line_whose_commands_are_visible_is_not_denied_for_what_it_does_not_run(line: str) -> None:
@@ -414,6 +422,7 @@ def test_a_rule_that_only_may_apply_does_not_stop_a_later_one_that_denies() -> N
         (["git", "diff"], "git diff --no-ind /etc/passwd x"),
         (["git", "log"], "git log -p --outp=x"),
         (["git", "log"], "git log --output x"),
+        (["git", "log"], 'git log "--out\\\nput=x"'),
         (["git", "grep"], "git grep -nOevil x"),
         (["git", "blame"], "git blame --contents /etc/passwd x"),
         (["git", "ls-remote"], "git ls-remote --upload-pack=evil ."),

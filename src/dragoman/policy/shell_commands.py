@@ -50,6 +50,9 @@ _VARIABLE = re.compile(r"\$(?:\w+|\{\w+\}|[?#!@*$-])")
 # To a plain name or a descriptor. What it is replaced by ends a word.
 _REDIRECTION = re.compile(r"[0-9]*(?:>>?|<)(?:&[0-9-]|[ \t]*[\w./~+-]+)(?=[\s;&|]|$)")
 _NAMES_EXPAND = re.compile(r"[*?\[]")
+# What a backslash before a line end can be in: quotes, or an escape. A shell removes both, except in single quotes.
+_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*+"|\\.""", re.S)
+_ESCAPE = re.compile(r"\\.", re.S)
 
 # Programs that run a command given in their arguments; deny and ask rules look there.
 _WRAPPERS = frozenset(
@@ -201,6 +204,7 @@ def _parse_opaque(line: str, depth: int) -> CommandLine:
 
     All are visible if the line has only variables, redirections and line ends besides words and operators.
     """
+    line = _QUOTED.sub(_without_continuations, line)
     plain = _REDIRECTION.sub(" ", _VARIABLE.sub(_UNKNOWN, line.strip().replace("\n", ";")))
     visible = [tuple(words) for part in _OPAQUE_SEPARATORS.split(line) if (words := part.split())]
     try:
@@ -209,6 +213,13 @@ def _parse_opaque(line: str, depth: int) -> CommandLine:
         return CommandLine(tuple(visible), is_opaque=True, is_hidden=True)
     inner = _unnest(commands, is_wild, depth)
     return inner._replace(commands=(*commands, *inner.commands, *visible), is_opaque=True)
+
+
+def _without_continuations(quoted: re.Match[str]) -> str:
+    """Return a quoted text without the line ends that a backslash removes."""
+    if quoted[0].startswith("'"):
+        return quoted[0]
+    return _ESCAPE.sub(lambda escape: "" if escape[0] == "\\\n" else escape[0], quoted[0])
 
 
 def _tokenize(line: str) -> tuple[list[Argv], bool]:
@@ -256,7 +267,7 @@ def _read_quoted(line: str, start: int, quote: str) -> tuple[str, int]:
         if character == quote:
             return text, index
         if quote == '"':
-            if character in "$`":
+            if character in "$`" or line.startswith("\\\n", index - 1):  # a shell removes both
                 raise _Opaque
             if character == "\\" and index < len(line) and line[index] in _ESCAPED:
                 character = line[index]
