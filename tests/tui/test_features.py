@@ -133,6 +133,13 @@ def test_editors_get_the_line_in_their_own_way(tmp_path: Path) -> None:
     assert "No such file" in FilePane("/no/such", 1).rows(60, 5, "/")[1].text
 
 
+@pytest.mark.parametrize("editor", ["vim", "emacs", "code -w", "hx", "kate", "idea"])
+def test_no_file_name_is_an_option_of_the_editor(editor: str) -> None:
+    for name in ("+!sh x", "-c:!sh x", "--remote-expr=system('x')"):
+        given = editor_command(name, 1, {"EDITOR": editor})[len(editor.split()) :]
+        assert [word for word in given if name in word and not word.startswith("/")] == []
+
+
 async def test_a_form_is_filled_in_line_by_line(here: Path) -> None:
     async with open_window(here) as window:
         window.type("/form" + ENTER)

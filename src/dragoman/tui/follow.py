@@ -36,12 +36,15 @@ WINDOW_EDITORS = frozenset({"code", "codium", "cursor", "zed", "subl", "idea", "
 
 
 def editor_command(path: str, line: int, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the command that opens a file at a line; empty if no editor is set."""
+    """Return the command that opens a file at a line; empty if no editor is set.
+
+    The path is made absolute: an agent may name a file like an option of the editor, such as `+!sh`.
+    """
     words = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "")
     if not words:
         return []
     form = _EDITOR_FORMS.get(os.path.basename(words[0]), ("+{line}", "{path}"))
-    return [*words, *(part.format(path=path, line=max(1, line)) for part in form)]
+    return [*words, *(part.format(path=os.path.abspath(path), line=max(1, line)) for part in form)]
 
 
 def has_own_window(command: list[str]) -> bool:
