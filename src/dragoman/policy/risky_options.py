@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 # Characters for which a shell puts names of files.
 _EXPANDED = re.compile(r"[*?\[]")
+# A path that may lead out of the folder. "a..b" is a range of commits.
+_OUTSIDE = re.compile(r"^[/~]|(?:^|/)\.\.(?:/|$)")
 
 
 class RiskyOptions(NamedTuple):
@@ -18,14 +20,39 @@ class RiskyOptions(NamedTuple):
     long: tuple[str, ...] = ()  # also abbreviated, and with a value after "="
     letters: str = ""  # also among other letters
     words: tuple[str, ...] = ()  # exactly these words
+    starts: tuple[str, ...] = ()  # words that start with one of these
+    most_names: int | None = None  # a further name is a file that is written
 
 
 RISKY_OPTIONS: dict[str, RiskyOptions] = {
-    "bat": RiskyOptions(("--pager",)),
+    "ack": RiskyOptions(("--pager", "--ackrc")),
+    "ag": RiskyOptions(("--pager",)),
+    "bat": RiskyOptions(("--pager", "--generate-config-file")),
+    "curl": RiskyOptions(
+        (
+            "--output",
+            "--output-dir",
+            "--remote-name",
+            "--remote-name-all",
+            "--config",
+            "--dump-header",
+            "--cookie-jar",
+            "--trace",
+            "--trace-ascii",
+            "--stderr",
+            "--libcurl",
+            "--etag-save",
+            "--hsts",
+            "--alt-svc",
+        ),
+        "oOKDcJ",
+    ),
+    "delta": RiskyOptions(("--pager",)),
     "fd": RiskyOptions(("--exec", "--exec-batch"), "xX"),
     "find": RiskyOptions(
         words=("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls")
     ),
+    "file": RiskyOptions(("--compile",), "C"),
     # --no-index and --contents read any file; -O of grep starts a pager.
     "git": RiskyOptions(
         (
@@ -39,8 +66,18 @@ RISKY_OPTIONS: dict[str, RiskyOptions] = {
         ),
         "O",
     ),
-    "hg": RiskyOptions(("--config", "--output"), "o"),
-    "man": RiskyOptions(("--pager", "--html", "--preprocessor"), "PH"),
+    # The options of go have one or two hyphens.
+    "go": RiskyOptions(
+        starts=tuple(f"{hyphens}{name}" for hyphens in ("-", "--") for name in ("toolexec", "vettool", "exec"))
+    ),
+    # The configuration of another repository runs programs.
+    "hg": RiskyOptions(("--config", "--output", "--repository", "--cwd"), "oR"),
+    "jj": RiskyOptions(("--config", "--config-toml", "--config-file", "--repository", "--tool"), "R"),
+    # A configuration names programs that log in.
+    "kubectl": RiskyOptions(("--kubeconfig", "--profile-output", "--cache-dir")),
+    "less": RiskyOptions(("--log-file", "--LOG-FILE", "--lesskey-file", "--lesskey-src"), "oOk", starts=("+",)),
+    "man": RiskyOptions(("--pager", "--html", "--preprocessor", "--config-file"), "PHC"),
+    "nm": RiskyOptions(("--plugin",)),
     "rg": RiskyOptions(("--pre", "--hostname-bin")),
     "sort": RiskyOptions(("--output", "--compress-program"), "o"),
     "tar": RiskyOptions(
@@ -52,10 +89,16 @@ RISKY_OPTIONS: dict[str, RiskyOptions] = {
             "--new-volume-script",
             "--rsh-command",
             "--rmt-command",
+            "--index-file",
+            "--volno-file",
+            "--listed-incremental",
         ),
-        "IF",
+        "IFg",
     ),
-    "tree": RiskyOptions(letters="o"),
+    # -R writes a file into each folder.
+    "tree": RiskyOptions(letters="oR"),
+    "uniq": RiskyOptions(most_names=1),
+    "xxd": RiskyOptions(most_names=1),
     "yq": RiskyOptions(("--inplace", "--split-exp"), "is"),
 }
 
@@ -113,9 +156,26 @@ def has_risky_option(argv: tuple[str, ...], named: int, is_wild: bool) -> bool:
     """
     name = argv[0].rpartition("/")[2]
     tables = [RISKY_OPTIONS[name]] if name in RISKY_OPTIONS else []
-    if name == "git" and (subcommand := _git_subcommand(argv)) in GIT_OPTIONS:
-        tables.append(GIT_OPTIONS[subcommand])
-    return any(_is_risky(risky, word, is_wild) for risky in tables for word in argv[named:])
+    if name == "git":
+        subcommand = _git_subcommand(argv)
+        if subcommand in GIT_OPTIONS:
+            tables.append(GIT_OPTIONS[subcommand])
+        if subcommand == "diff" and _compares_outside(argv[named:]):
+            return True
+    if not tables:
+        return False
+    names = sum(not word.startswith("-") for word in argv[1:])
+    return any(
+        (risky.most_names is not None and (names > risky.most_names or is_wild))
+        or any(_is_risky(risky, word, is_wild) for word in argv[named:])
+        for risky in tables
+    )
+
+
+def _compares_outside(words: tuple[str, ...]) -> bool:
+    """Return whether git compares two files, one of them outside the repository: --no-index is then not needed."""
+    names = [word for word in words if not word.startswith("-") or word == "-"]
+    return len(names) > 1 and any(map(_OUTSIDE.search, names))
 
 
 def _git_subcommand(argv: tuple[str, ...]) -> str:
@@ -131,7 +191,7 @@ def _git_subcommand(argv: tuple[str, ...]) -> str:
 def _is_risky(risky: RiskyOptions, word: str, is_wild: bool) -> bool:
     if is_wild and _EXPANDED.search(word) and (word[0] in "*?[-" or any(word[0] == each[0] for each in risky.words)):
         return True
-    if word in risky.words:
+    if word in risky.words or word.startswith(risky.starts):
         return True
     if word.startswith("--"):
         name = word.partition("=")[0]
