@@ -117,6 +117,8 @@ OBEYED = [
     ".github/actions/x/action.yml", ".gitlab-ci.yml", ".circleci/config.yml", "Jenkinsfile", ".husky/pre-push",
     ".pre-commit-config.yaml", ".ssh/authorized_keys", ".config/fish/config.fish", ".mcp.json", ".claude/settings.json",
     ".cargo/config.toml", ".npmrc", "lib/x.pth", "sitecustomize.py",
+    ".hg/hgrc", ".helix/languages.toml", ".opencode/opencode.json", ".yarn/releases/yarn.cjs", ".mvn/maven.config",
+    ".config/nvim/init.lua", ".config/mise/config.toml", "mise.toml", "x.sublime-project", ".Rprofile", ".kube/config",
 ]  # fmt: skip
 
 

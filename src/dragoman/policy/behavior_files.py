@@ -12,25 +12,34 @@ from dragoman.policy.question import WRITE_OPERATIONS, Question, names_below
 # Names of files and folders, at any depth, in lower case because some file systems ignore it. By who reads them.
 BEHAVIOR_NAMES: dict[str, tuple[str, ...]] = {
     # HEAD makes a folder a bare repository, with a config of its own.
-    "git": (".git", "head", ".gitconfig", ".husky", ".githooks", ".pre-commit-config.yaml", "lefthook.yml"),
+    "git": (
+        ".git", "head", ".gitconfig", ".husky", ".huskyrc", ".githooks", ".pre-commit-config.yaml", "lefthook.yml",
+        "lefthook.yaml", ".lefthook.yml", ".lefthook.yaml", ".overcommit.yml", ".hg", ".hgrc", ".jj",
+    ),
     "shells": (
         ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
-        ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".inputrc", ".envrc",
+        ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".inputrc",
+        ".envrc", ".xonshrc",
     ),
-    "logins": (".ssh", ".pam_environment", ".xprofile", ".xinitrc", ".xsession"),
+    "logins": (".ssh", ".pam_environment", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".forward", ".gnupg"),
     "editors": (
-        ".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".vimrc", ".exrc", ".nvimrc",
-        ".nvim.lua", ".emacs", ".emacs.d", ".dir-locals.el",
+        ".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".vimrc", ".vim", ".gvimrc",
+        ".exrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".emacs", ".emacs.d", ".dir-locals.el", ".helix",
     ),
-    "agents": (".claude", ".cursor", ".codex", ".gemini", ".mcp.json"),
+    "agents": (
+        ".claude", ".cursor", ".codex", ".gemini", ".mcp.json", ".opencode", "opencode.json", "opencode.jsonc", ".qwen",
+        ".kiro", ".windsurf", ".continue", ".roo", ".goose", ".amp", ".factory", ".aider.conf.yml",
+    ),
     "CI": (
-        ".gitlab-ci.yml", ".circleci", ".buildkite", ".woodpecker", ".woodpecker.yml", ".drone.yml", ".travis.yml",
-        "jenkinsfile", "azure-pipelines.yml", "bitbucket-pipelines.yml", "appveyor.yml", ".appveyor.yml",
-        "cloudbuild.yaml",
+        ".gitlab-ci.yml", ".circleci", ".buildkite", ".woodpecker", ".woodpecker.yml", ".woodpecker.yaml", ".drone.yml",
+        ".travis.yml", ".cirrus.yml", ".semaphore", "jenkinsfile", "azure-pipelines.yml", "azure-pipelines.yaml",
+        "bitbucket-pipelines.yml", "appveyor.yml", ".appveyor.yml", "cloudbuild.yaml", "cloudbuild.yml",
     ),
     "tools": (
-        ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".cargo", ".gdbinit", ".lldbinit", ".pdbrc",
-        "sitecustomize.py", "usercustomize.py",
+        ".npmrc", ".yarnrc", ".yarnrc.yml", ".yarn", ".pnpmfile.cjs", ".cargo", ".mvn", ".gradle", ".bazelrc",
+        ".mise.toml", "mise.toml", ".mise", ".rvmrc", ".irbrc", ".pryrc", ".bundle", ".rprofile", ".psqlrc",
+        ".sqliterc", ".gdbinit", ".lldbinit", ".pdbrc", ".ipython", ".jupyter", ".docker", ".kube", ".aws",
+        ".tmux.conf", ".screenrc", ".curlrc", ".wgetrc", "sitecustomize.py", "usercustomize.py",
     ),
 }  # fmt: skip
 
@@ -40,14 +49,25 @@ BEHAVIOR_PAIRS: tuple[tuple[str, str], ...] = (
     (".github", "actions"),
     (".gitea", "workflows"),
     (".forgejo", "workflows"),
+    (".gitea", "actions"),
+    (".forgejo", "actions"),
     (".config", "git"),
     (".config", "fish"),
+    (".config", "nushell"),
+    (".config", "direnv"),
     (".config", "systemd"),
+    (".config", "environment.d"),
     (".config", "autostart"),
+    (".config", "nvim"),
+    (".config", "helix"),
+    (".config", "zed"),
+    (".config", "opencode"),
+    (".config", "goose"),
+    (".config", "mise"),
     ("library", "launchagents"),
 )
 
-BEHAVIOR_SUFFIXES = (".code-workspace", ".pth")
+BEHAVIOR_SUFFIXES = (".code-workspace", ".sublime-project", ".pth")
 
 _NAMES = frozenset(name for names in BEHAVIOR_NAMES.values() for name in names)
 
