@@ -18,7 +18,7 @@ from dragoman.roles.client.permission.guard import Guard
 from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
 from dragoman.schema.config import SessionMode
 from dragoman.schema.permission import PermissionOption
-from dragoman.schema.toolcall import ToolCallLocation, ToolCallUpdate
+from dragoman.schema.toolcall import Diff, ToolCallLocation, ToolCallUpdate
 from dragoman.store.audit import AuditLog
 from dragoman.testing import connect_in_memory
 
@@ -50,6 +50,7 @@ async def _do(turn: Turn, step: dict[str, Any]) -> str:
                 tool_call_id=step.pop("id", "c1"),
                 title=step.pop("title", "something"),
                 locations=[ToolCallLocation(path=path) for path in step.pop("paths", ())] or UNSET,
+                content=[Diff(**diff) for diff in step.pop("diffs", ())] or UNSET,
                 meta={"dragoman": {"reason": reason}} if reason else UNSET,
                 **step,
             )

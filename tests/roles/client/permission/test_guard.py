@@ -169,6 +169,40 @@ async def test_one_yes_covers_the_tool_call_and_the_one_use_that_it_is_about(tmp
         assert len(scene.user.asked) == 2
 
 
+@pytest.mark.parametrize(
+    ("shown", "written", "is_covered"),
+    [
+        ({"old_text": "one\ntwo\n", "new_text": "one\n2\n"}, "one\n2\n", True),
+        ({"old_text": "one\ntwo", "new_text": "one\n2"}, "one\n2\n", True),
+        ({"old_text": "two", "new_text": "2"}, "one\n2\n", True),
+        ({"new_text": "one\n2\n"}, "one\n2\n", True),
+        ({"old_text": "one\ntwo\n", "new_text": "one\n2\n"}, "one\n2\nevil\n", False),
+        ({"old_text": "two", "new_text": "2"}, "2", False),
+        ({"old_text": "three", "new_text": "3"}, "one\ntwo\n", False),
+        ({"new_text": "one\n"}, "evil\n", False),
+    ],
+)
+async def test_one_yes_covers_only_the_text_that_the_tool_call_showed(
+    tmp_path: Path, shown: dict[str, str], written: str, is_covered: bool
+) -> None:
+    async with guarded(tmp_path, "v1", YES, NO) as scene:
+        file = scene.folder / "a"
+        file.write_text("one\ntwo\n")
+        step = {"do": "ask", "kind": "edit", "paths": [str(file)], "diffs": [{"path": str(file), **shown}]}
+        answer = await scene.do(step, {"do": "write", "path": str(file), "text": written})
+        assert answer == ["allow_once", "written" if is_covered else "permission_denied"]
+        assert len(scene.user.asked) == (1 if is_covered else 2)
+        assert file.read_text() == (written if is_covered else "one\ntwo\n")
+
+
+async def test_one_yes_covers_no_file_whose_change_was_not_shown(tmp_path: Path) -> None:
+    async with guarded(tmp_path, "v1", YES, NO) as scene:
+        shown, other = str(scene.folder / "a"), str(scene.folder / "b")
+        step = {"do": "ask", "kind": "edit", "paths": [shown, other], "diffs": [{"path": shown, "new_text": "x"}]}
+        assert (await scene.do(step, {"do": "write", "path": other, "text": "x"}))[1] == "permission_denied"
+        assert len(scene.user.asked) == 2
+
+
 async def test_a_no_to_the_tool_call_is_a_no_to_its_use(tmp_path: Path) -> None:
     async with guarded(tmp_path, "v1", NO) as scene:
         command = {"command": "echo", "args": ["hi"]}

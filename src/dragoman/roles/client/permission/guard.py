@@ -35,6 +35,7 @@ from dragoman.roles.client.permission.questions import (
     resolve_option,
 )
 from dragoman.roles.client.permission.run_grants import RunGrants
+from dragoman.roles.client.permission.shown_changes import shown_changes
 from dragoman.roles.client.workspace import WorkspaceAccess, WorkspaceUse
 from dragoman.schema.permission import RequestPermissionParams
 from dragoman.session.toolcall import merge_update
@@ -244,9 +245,8 @@ class Guard:
         call = call or merge_update(None, params.tool_call)
         side = side_data_of(params.tool_call)
         paths = self._paths
-        questions = questions_for_call(
-            call, side, paths.path_resolver(params.session_id), paths.path_normalizer(params.session_id)
-        )
+        resolve = paths.path_resolver(params.session_id)
+        questions = questions_for_call(call, side, resolve, paths.path_normalizer(params.session_id))
         mode = self.mode(params.session_id)
         reason = side.get("reason")
         prompt = PermissionPrompt(
@@ -254,6 +254,7 @@ class Guard:
             options=tuple(params.options),
             tool_call=call,
             reason=reason if isinstance(reason, str) else "",
+            changes=shown_changes(call, resolve),
         )
         decision, choice = await self._decide(prompt, session)
         if choice is not None and choice.option_id is not None:
@@ -356,20 +357,21 @@ class Guard:
         self, prompt: PermissionPrompt, session: ClientSession | None, is_use: bool
     ) -> tuple[Decision, PermissionChoice | None]:
         turn = session.turn if session is not None else None
-        decision = self._policy_decision(prompt.questions, turn if is_use else None)
+        decision = await self._policy_decision(prompt, turn if is_use else None)
         if decision.verdict is not ASK:
             return decision, None
         async with self._question_locks.setdefault(prompt.questions[0].session, asyncio.Lock()):
             if turn is not None and turn.cancelled:
                 return CANCELLED_DECISION, None
             # The answer to the question before may cover this one too.
-            decision = self._policy_decision(prompt.questions, turn if is_use else None)
+            decision = await self._policy_decision(prompt, turn if is_use else None)
             if decision.verdict is not ASK:
                 return decision, None
             return await self._ask_and_remember(msgspec.structs.replace(prompt, decision=decision), session, is_use)
 
-    def _policy_decision(self, questions: Sequence[Question], turn: ClientTurn | None) -> Decision:
+    async def _policy_decision(self, prompt: PermissionPrompt, turn: ClientTurn | None) -> Decision:
         """Return the decision by policy and grants; in a turn, the answer to a tool call covers its use."""
+        questions = prompt.questions
         try:
             policy = self._policy(questions[0].roots)
             grants = self._grants.current()
@@ -377,7 +379,7 @@ class Guard:
             return Decision(DENY, DecisionSource.FAULT, str(fault))
         decision = decide_all(policy, questions, grants, now=self._clock(), run=self._grants.run_id)
         if turn is not None and decision.verdict is ASK:
-            return self._grants.take_for_one_use(questions[0], turn) or decision
+            return await self._grants.take_for_one_use(prompt, turn) or decision
         return decision
 
     async def _ask_and_remember(
@@ -404,7 +406,7 @@ class Guard:
         # Where a rule or a mode decides, an answer changes nothing.
         open_questions = [each for each in prompt.questions if decide(self._policy(each.roots), each).verdict is ASK]
         turn = None if is_use or session is None else session.turn
-        stored = await self._grants.add(open_questions, choice, turn)
+        stored = await self._grants.add(open_questions, choice, turn, prompt.changes)
         await self._audit_writer.write(*(audits.grant_entry(grant) for grant in stored), durable=False)
         return Decision(choice.verdict, DecisionSource.USER, choice.reason), choice
 

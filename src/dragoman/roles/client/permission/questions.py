@@ -17,6 +17,7 @@ from dragoman.policy.decision import ASK, DENY, Decision, DecisionSource, Verdic
 from dragoman.policy.grants import Scope, build_grant
 from dragoman.policy.permission_options import option_meaning
 from dragoman.policy.question import FILE_OPERATIONS, Operation, Question, is_under
+from dragoman.roles.client.permission.shown_changes import ShownChange
 from dragoman.schema.permission import PermissionOption
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class PermissionPrompt(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[PermissionOption, ...] = ()  # none for a use of the workspace
     tool_call: Any = None  # the merged tool call; None for a use of the workspace
     reason: str = ""  # given by the agent
+    changes: tuple[ShownChange, ...] = ()  # of the tool call
     text: str | None = None  # the text to write
     data: bytes | None = None  # the bytes to write, if they are not text
     read_current: Callable[[], str | None] | None = None  # reads the file to write

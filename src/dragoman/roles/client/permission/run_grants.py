@@ -12,10 +12,11 @@ from dragoman.config.grants import GrantsFile
 from dragoman.errors import ConfigFault
 from dragoman.policy.decision import ALLOW, DENY, Decision, DecisionSource
 from dragoman.policy.grants import Grant, Scope, build_grant
-from dragoman.policy.question import Question
+from dragoman.policy.question import Operation, Question
+from dragoman.roles.client.permission.shown_changes import ShownChange, is_as_shown
 
 if TYPE_CHECKING:
-    from dragoman.roles.client.permission.questions import PermissionChoice
+    from dragoman.roles.client.permission.questions import PermissionChoice, PermissionPrompt
     from dragoman.roles.client.turn import ClientTurn
 
 
@@ -28,24 +29,33 @@ class RunGrants:
         self._clock = clock
         self._can_store = can_store
         self._in_memory: list[Grant] = []
-        self._for_one_use: list[tuple[Grant, ClientTurn]] = []
+        self._for_one_use: list[tuple[Grant, ClientTurn, tuple[ShownChange, ...]]] = []
 
     def current(self) -> list[Grant]:
         """Return the grants that policy looks at; raises ConfigFault if the file cannot be read."""
         return [*(self._file.current() if self._file is not None else ()), *self._in_memory]
 
-    def take_for_one_use(self, question: Question, turn: ClientTurn) -> Decision | None:
-        """Use up a grant for one use that matches, of the same turn."""
-        self._for_one_use = [(grant, owner) for grant, owner in self._for_one_use if not owner.is_over]
-        for index, (grant, owner) in enumerate(self._for_one_use):
-            if owner is turn and grant.covers(question, self._clock(), self.run_id):
+    async def take_for_one_use(self, use: PermissionPrompt, turn: ClientTurn) -> Decision | None:
+        """Use up a grant for one use that matches, of the same turn; None if there is none.
+
+        What is written must be what the tool call showed.
+        """
+        self._for_one_use = [each for each in self._for_one_use if not each[1].is_over]
+        for index, (grant, owner, changes) in enumerate(self._for_one_use):
+            if owner is turn and grant.covers(use.questions[0], self._clock(), self.run_id):
                 del self._for_one_use[index]
                 verdict = ALLOW if grant.verdict == ALLOW.label else DENY
+                if verdict is ALLOW and changes and not await asyncio.to_thread(is_as_shown, changes, use):
+                    return None
                 return Decision(verdict, DecisionSource.USER, f"the user said {grant.verdict} to the tool call")
         return None
 
     async def add(
-        self, questions: Sequence[Question], choice: PermissionChoice, turn: ClientTurn | None
+        self,
+        questions: Sequence[Question],
+        choice: PermissionChoice,
+        turn: ClientTurn | None,
+        changes: tuple[ShownChange, ...] = (),
     ) -> list[Grant]:
         """Remember the answer to these questions, and return the grants that were written to the file.
 
@@ -66,7 +76,8 @@ class RunGrants:
                 continue
             if grant.scope == Scope.ONCE:
                 if turn is not None:
-                    self._for_one_use.append((grant, turn))
+                    is_write = question.operation == Operation.FILE_WRITE
+                    self._for_one_use.append((grant, turn, changes if is_write else ()))
             elif self._file is not None and self._can_store(grant.resource):
                 stored.append(grant)
             else:
