@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,33 @@ async def test_sessions_are_exported_as_files(tmp_path: Path) -> None:
         assert (await at.ben("GET", place)).status == 404
 
 
+async def test_documents_are_made_one_at_a_time_and_each_user_has_one(tmp_path: Path) -> None:
+    go, started, rendering = threading.Event(), threading.Event(), []
+
+    def render(summary: Any, lines: Any) -> str:
+        rendering.append(1)
+        started.set()
+        go.wait(30)
+        assert len(rendering) == 1
+        rendering.clear()
+        return "document"
+
+    async with hosted_app(tmp_path, documents={"html": render}) as at:
+        place = f"/api/sessions/{at.session}/export?format=html"
+        guests = [Caller(at.app, at.tokens.create_share_link(at.session, "viewer", 60.0)[0]) for _ in range(5)]
+        first = [asyncio.ensure_future(each("GET", place)) for each in (at.ann, *guests[:3])]
+        await asyncio.to_thread(started.wait, 30)
+        again = await at.ann("GET", place)
+        assert (again.status, again.json["error"]["kind"]) == (429, "rate_limited")
+        assert "your last document" in again.json["error"]["message"]
+        assert (await guests[3]("GET", place)).status == 429
+        go.set()
+        assert [(each.status, each.body) for each in await asyncio.gather(*first)] == [(200, b"document")] * 4
+        assert (await at.ann("GET", place)).status == 200
+        assert (await at.ann("GET", f"/api/sessions/{at.session}/export?format=pdf")).status == 400
+        assert (await at.ann("GET", place)).status == 200
+
+
 async def test_a_session_says_what_it_is_doing(tmp_path: Path) -> None:
     async with hosted_app(tmp_path) as at:
         place = f"/api/sessions/{at.session}"
@@ -130,6 +158,15 @@ async def test_a_session_says_what_it_is_doing(tmp_path: Path) -> None:
         assert (await at.ann("GET", place)).json["state"] == "idle"
         missing = await at.ann("GET", f"{place}/terminals/term_0")
         assert (missing.status, missing.json["error"]["kind"]) == (404, "resource_not_found")
+
+
+def test_folders_count_for_the_bound_of_a_search_for_files(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / f"{number}" / "inside").mkdir(parents=True)
+        (tmp_path / f"{number}" / "inside" / "file").write_text("")
+    assert len(files_matching(str(tmp_path), "file")) == 10
+    assert files_matching(str(tmp_path), "file", max_entries=20) == []
+    assert len(files_matching(str(tmp_path), "file", max_entries=25)) == 5
 
 
 class Message:

@@ -20,6 +20,7 @@ from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least
 from dragoman.host.auth.token_calls import TokenCalls
 from dragoman.host.host import Host
 from dragoman.host.http import page_api
+from dragoman.host.http.documents import DocumentSlots
 from dragoman.host.visible_sessions import find_visible, visible_sessions
 from dragoman.store.contract import Selection, Summary
 from dragoman.transport.remote.server.auth import Principal
@@ -59,6 +60,7 @@ class Api:
         self.tokens = tokens
         self.limits = limits or ServerLimits()
         self.documents = dict(documents or {})
+        self.document_slots = DocumentSlots()
         self.started_at = time.monotonic()
 
     async def dispatch(self, method: str, path: str, request: ApiRequest) -> Any:

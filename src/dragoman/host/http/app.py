@@ -390,7 +390,10 @@ class HostApp:
             await _send_body(request, lines, {"content-type": "application/x-ndjson"})
         elif isinstance(response, Download):  # stored, never shown as a page of this host
             headers = {"content-type": response.content_type, "content-disposition": "attachment"}
-            await _send_body(request, response.body, headers)
+            try:
+                await _send_body(request, response.body, headers)
+            finally:
+                response.on_sent()
         else:
             await request.respond(200, msgspec.json.encode(response))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from dragoman.host.access import is_under
@@ -39,14 +40,11 @@ def folders_at(path: str, roots: Sequence[str] | None) -> list[str]:
     return [folder for folder in folders if is_under(os.path.realpath(folder), roots)]
 
 
-def files_matching(folder: str, words: str) -> list[str]:
+def files_matching(folder: str, words: str, *, max_entries: int = MAX_ENTRIES) -> list[str]:
     """Return files of a folder whose path has these letters in order, those with the letters in their name first."""
     wanted = words.lower()
-    deadline = time.monotonic() + MAX_SECONDS
     found: list[tuple[int, int, str]] = []
-    for count, name in enumerate(_walk(folder)):
-        if count > MAX_ENTRIES or time.monotonic() > deadline:
-            break
+    for name in _walk(folder, max_entries, time.monotonic() + MAX_SECONDS):
         if (rank := _rank(name.lower(), wanted)) is not None:
             found.append((rank, len(name), name))
     return [name for _, _, name in sorted(found)[:MAX_NAMES]]
@@ -64,12 +62,19 @@ def _rank(name: str, wanted: str) -> int | None:
     return 3 if all(letter in letters for letter in wanted) else None
 
 
-def _walk(folder: str) -> Iterator[str]:
-    """Yield the files below a folder, near ones first, without hidden folders and links to folders."""
-    waiting = [""]
+def _walk(folder: str, max_entries: int, deadline: float) -> Iterator[str]:
+    """Yield the files below a folder, near ones first, without hidden folders and links to folders.
+
+    Folders count too: a tree may have no files.
+    """
+    waiting = deque([""])
+    seen = 0
     while waiting:
-        prefix = waiting.pop(0)
+        prefix = waiting.popleft()
         for entry in _scan(os.path.join(folder, prefix)):
+            seen += 1
+            if seen > max_entries or time.monotonic() > deadline:
+                return
             if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
                 continue
             name = f"{prefix}{entry.name}"

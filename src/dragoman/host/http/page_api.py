@@ -6,6 +6,7 @@ import asyncio
 import io
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +39,7 @@ class Download(msgspec.Struct, frozen=True):
 
     body: bytes
     content_type: str
+    on_sent: Callable[[], None]  # called when it was sent, or could not be
 
 
 async def get_status(api: Api, request: ApiRequest) -> Any:
@@ -128,20 +130,31 @@ async def get_document(api: Api, request: ApiRequest, name: str) -> Any:
     """Return a session as a file: its log (jsonl), or a document for people."""
     summary = await api.find_session(request.principal, name)
     format = request.query.get("format", "jsonl")
-    render = api.documents.get(format)
-    if format != "jsonl" and render is None:
+    if format != "jsonl" and format not in api.documents:
         known = ", ".join(["jsonl", *api.documents])
         raise ProtocolError(Kind.INVALID_PARAMS, f"there is no format {format!r} here; the formats are {known}")
+    slots = api.document_slots
+    slot = slots.take(request.principal)
+    try:
+        async with slots.making():
+            body = await _make_document(api, summary, format)
+    except BaseException:
+        slots.give_back(slot)
+        raise
+    return Download(body, _CONTENT_TYPES.get(format, "text/plain"), partial(slots.give_back, slot))
+
+
+async def _make_document(api: Api, summary: Summary, format: str) -> bytes:
     await api.flush_log(summary.session_id)
-    if render is None:
+    if format == "jsonl":
         file = io.BytesIO()
         await export_session(api.host.store, summary.session_id, file, now())
-        return Download(file.getvalue(), _CONTENT_TYPES["jsonl"])
+        return file.getvalue()
     lines = await api.host.store.lines(summary.session_id, 0, MAX_DOCUMENT_ENTRIES, intact=True)
     if not lines:
-        raise session_not_found(name)
-    text = await asyncio.to_thread(render, summary, lines)
-    return Download(text.encode("utf-8", "replace"), _CONTENT_TYPES.get(format, "text/plain"))
+        raise session_not_found(summary.session_id)
+    text = await asyncio.to_thread(api.documents[format], summary, lines)
+    return text.encode("utf-8", "replace")
 
 
 Documents = Mapping[str, RenderDocument]
