@@ -35,6 +35,9 @@ class Caller:
 
     def __init__(self, app: HostApp, token: str = "") -> None:
         self._app = app
+        self.reads = asyncio.Event()  # not set: the answer is not taken from the host
+        self.reads.set()
+        self.begun = 0  # answers
         self._token = token
         self.root = ""  # where the app is mounted
 
@@ -62,6 +65,8 @@ class Caller:
 
         async def send(message: Any) -> None:
             sent.append(message)
+            self.begun += message["type"] == "http.response.start"
+            await self.reads.wait()
 
         await self._app(scope, receive, send)
         shown = {name.decode(): value.decode() for name, value in sent[0]["headers"]}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.host.http.folders import files_matching, folders_at
+from dragoman.host.http.reading_slots import MAX_READING
 from dragoman.transport.remote.server.auth import AuthRequest, Refused
 from dragoman.web.assets import find_asset, page
 from dragoman.web.cookie import check_base, cookie_token, set_cookie
@@ -111,6 +112,20 @@ async def test_sessions_are_exported_as_files(tmp_path: Path) -> None:
         assert (await at.ann("GET", f"{place}?format=markdown")).body == b"# the roof leaks"
         assert (await at.ann("GET", f"{place}?format=pdf")).status == 400
         assert (await at.ben("GET", place)).status == 404
+
+
+async def test_a_user_who_does_not_read_gets_few_answers_and_others_get_theirs(tmp_path: Path) -> None:
+    async with hosted_app(tmp_path) as at:
+        place = f"/api/sessions/{at.session}/log"
+        guest = Caller(at.app, at.tokens.create_share_link(at.session, "viewer", 60.0)[0])
+        guest.reads.clear()
+        asked = [asyncio.create_task(guest("GET", place)) for _ in range(40)]
+        for _ in range(20):  # time enough for all of the guest's
+            assert (await at.ann("GET", place)).status == 200
+        assert guest.begun == MAX_READING
+        guest.reads.set()
+        assert {each.status for each in await asyncio.gather(*asked)} == {200}
+        assert (await guest("GET", place)).status == 200
 
 
 async def test_documents_are_made_one_at_a_time_and_each_user_has_one(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from dragoman.host.auth.roles import ADMIN, EDITOR, VIEWER, is_at_least
 from dragoman.host.auth.token_calls import TokenCalls
 from dragoman.host.host import Host
 from dragoman.host.http import page_api
-from dragoman.host.http.documents import DocumentSlots
+from dragoman.host.http.reading_slots import DocumentSlots
 from dragoman.host.visible_sessions import find_visible, visible_sessions
 from dragoman.store.contract import Selection, Summary
 from dragoman.transport.remote.server.auth import Principal

@@ -28,6 +28,7 @@ from dragoman.host.http.access_log import AccessLog, note_status, note_user
 from dragoman.host.http.api import Api, ApiRequest
 from dragoman.host.http.metrics import CONTENT_TYPE, Metrics, register_sources
 from dragoman.host.http.page_api import Documents, Download
+from dragoman.host.http.reading_slots import ReadingSlots
 from dragoman.host.visible_sessions import visible_sessions
 from dragoman.store.contract import Selection
 from dragoman.transport.base import Transport
@@ -134,6 +135,7 @@ class HostApp:
                 has_agent=lambda name: name == LINK_PATH.removeprefix("/"),
             )
         self._api = Api(host, tokens, limits=self.limits, documents=documents)
+        self._reading_slots = ReadingSlots()
         self._started_at = time.monotonic()
         self._revocation_timer: asyncio.TimerHandle | None = None
         self._revocation_check: asyncio.Task[None] | None = None
@@ -377,6 +379,13 @@ class HostApp:
         return body
 
     async def _serve_api(self, request: Request, principal: Principal) -> None:
+        if request.method not in ("GET", "HEAD"):
+            await self._answer_api(request, principal)
+            return
+        async with self._reading_slots.reading(principal):
+            await self._answer_api(request, principal)
+
+    async def _answer_api(self, request: Request, principal: Principal) -> None:
         body = await self._read_json(request, principal.user) if request.method == "POST" else {}
         try:
             response = await self._api.dispatch(
