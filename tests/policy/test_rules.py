@@ -574,6 +574,16 @@ def test_dragomans_own_files_are_never_written_whatever_the_rules_say() -> None:
     assert decide(policy, question("file_read", "/w/.dragoman/policy.toml")).verdict is Verdict.ALLOW
 
 
+@pytest.mark.parametrize("protected", ["/w/.dragoman", ".dragoman", "/W/.Dragoman"])
+def test_dragomans_own_files_are_not_written_under_a_name_that_some_file_systems_take_for_theirs(
+    protected: str,
+) -> None:
+    policy = Policy(protected=(protected,))
+    for path in ("/w/.Dragoman/policy.toml", "/w/.DRAGOMAN", "/w/.dragoman/x"):
+        assert decide(policy, question("file_write", path, mode="bypassPermissions")).verdict is Verdict.DENY
+    assert decide(policy, question("file_write", "/w/dragoman", mode="bypassPermissions")).verdict is Verdict.ALLOW
+
+
 def test_deny_rules_hold_in_every_mode_and_allow_rules_not_in_firm_modes() -> None:
     deny, allow, ask = (Policy(files=(file(rule(word)),)) for word in ("deny", "allow", "ask"))
     assert decide(deny, question(mode="bypassPermissions")).verdict is Verdict.DENY

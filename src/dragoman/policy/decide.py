@@ -7,6 +7,7 @@ resolved by the policy mode.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 
@@ -33,8 +34,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def protected_names(self) -> frozenset[str]:
-        """The folder names among the protected files."""
-        return frozenset(name for name in self.protected if "/" not in name)
+        """The folder names among the protected files, normalized."""
+        return frozenset(_normalize(name) for name in self.protected if "/" not in name)
+
+    @cached_property
+    def protected_paths(self) -> tuple[str, ...]:
+        """The paths among the protected files, normalized."""
+        return tuple(_normalize(path) for path in self.protected if "/" in path)
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,14 +105,21 @@ def _own_files_decision(policy: Policy, question: Question) -> Decision | None:
     if question.operation not in WRITE_OPERATIONS:
         return None
     for path in (question.resource, question.requested_path):
-        if path and (is_under(path, policy.protected) or _has_protected_name(policy, path, question.roots)):
+        if path and (
+            is_under(_normalize(path), policy.protected_paths) or _has_protected_name(policy, path, question.roots)
+        ):
             return Decision(DENY, DecisionSource.BOUNDARY, f"{path} belongs to Dragoman; agents can never write it")
     return None
 
 
 def _has_protected_name(policy: Policy, path: str, roots: tuple[str, ...]) -> bool:
     names = policy.protected_names
-    return bool(names) and not names.isdisjoint(names_below(path, roots))
+    return bool(names) and not names.isdisjoint(map(_normalize, names_below(path, roots)))
+
+
+def _normalize(path: str) -> str:
+    """Return one form for all names that a file system may treat as equal (case, Unicode composition)."""
+    return path if path.isascii() and path.islower() else unicodedata.normalize("NFC", path).casefold()
 
 
 def _mode_decision(policy: Policy, current: PolicyMode, question: Question) -> Decision:
