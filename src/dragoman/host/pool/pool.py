@@ -112,7 +112,13 @@ class PooledDialer(Dialer):
             return target
         from dragoman.transport.process.transport import spawn
 
-        return await spawn(target, cwd=self._resolve_folder(cwd), env=self._env, inherit_env=self._inherit_env)
+        return await spawn(
+            target,
+            cwd=self._resolve_folder(cwd),
+            env=self._env,
+            inherit_env=self._inherit_env,
+            redact_stderr=self._redact_stderr,
+        )
 
 
 async def certain_owner(room: Room) -> str | None:

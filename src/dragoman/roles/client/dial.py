@@ -79,6 +79,7 @@ class Dialer:
         mcp_servers: Sequence[McpServer] = (),
         report: Callable[[str], None] | None = None,
         stderr: Callable[[bytes], None] | None = None,
+        redact_stderr: Callable[[str], str] | None = None,
         initialize_timeout: float = INITIALIZE_TIMEOUT,
         detection_timeout: float | None = None,
         detection: str = "ladder",
@@ -115,6 +116,7 @@ class Dialer:
         self._inherit_env = inherit_env
         self._mcp_servers = list(mcp_servers)
         self._stderr = stderr
+        self._redact_stderr = redact_stderr
         self._initialize_timeout = initialize_timeout if detection_timeout is None else detection_timeout
         self._detection_timeout = detection_timeout
         self._detection = detection
@@ -378,6 +380,7 @@ class Dialer:
                 env=self._env,
                 inherit_env=self._inherit_env,
                 stderr=self._stderr,
+                redact_stderr=self._redact_stderr,
                 sandbox=self.sandbox,
             )
         elif isinstance(self._target, OpensTransport):

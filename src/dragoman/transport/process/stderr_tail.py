@@ -20,10 +20,18 @@ _EXCERPT_CHARS = 2000
 class StderrTail:
     """Drains one stderr pipe inside the running loop."""
 
-    def __init__(self, fd: int, on_data: Callable[[bytes], None] | None, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        on_data: Callable[[bytes], None] | None,
+        on_end: Callable[[], None],
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        """`redact` removes secrets from the text that is quoted, before it is shortened; `on_data` gets all."""
         self._fd = fd
         self._on_data = on_data
         self._on_end = on_end
+        self._redact = redact
         self._tail = bytearray()
         self._loop = asyncio.get_running_loop()
         os.set_blocking(fd, False)
@@ -36,7 +44,8 @@ class StderrTail:
 
     def text(self) -> str:
         """The kept end of stderr, as text."""
-        return self._tail.decode("utf-8", "replace")
+        text = self._tail.decode("utf-8", "replace")
+        return text if self._redact is None else self._redact(text)
 
     def excerpt(self) -> str:
         """Return the last lines, with control characters made visible: an agent must not style our messages."""

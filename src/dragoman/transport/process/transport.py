@@ -37,6 +37,7 @@ async def spawn(
     env: Mapping[str, str] | None = None,
     inherit_env: bool | Sequence[str] = True,
     stderr: Callable[[bytes], None] | None = None,
+    redact_stderr: Callable[[str], str] | None = None,
     stop_timeouts: StopTimeouts = StopTimeouts(),  # noqa: B008  (an immutable tuple)
     peer: str | None = None,
     sandbox: Sandbox | None = None,
@@ -47,8 +48,9 @@ async def spawn(
     """Start an agent; raise StartFailed with what to try.
 
     The child gets our environment (or only the names in `inherit_env`, or nothing) and `env` on top. `stderr` is called
-    with each piece the agent writes there; the end of it is always kept. In a `sandbox` it may write in `roots`, or
-    else in `cwd`, and sees less of our environment. `framing` is for peers that do not use lines.
+    with each piece the agent writes there; the end of it is always kept, and errors quote it after `redact_stderr`. In
+    a `sandbox` it may write in `roots`, or else in `cwd`, and sees less of our environment. `framing` is for peers that
+    do not use lines.
     """
     global _orphans_reaped
     if not _orphans_reaped:
@@ -77,6 +79,7 @@ async def spawn(
         peer=name,
         stop_timeouts=stop_timeouts,
         on_stderr=stderr,
+        redact_stderr=redact_stderr,
         sandbox=active_sandbox,
         framing=framing,
         max_frame=max_frame,
@@ -93,6 +96,7 @@ class ProcessTransport(StreamTransport):
         peer: str,
         stop_timeouts: StopTimeouts,
         on_stderr: Callable[[bytes], None] | None,
+        redact_stderr: Callable[[str], str] | None = None,
         sandbox: ActiveSandbox | None = None,
         framing: Framing | None = None,
         max_frame: int = MAX_FRAME,
@@ -105,7 +109,7 @@ class ProcessTransport(StreamTransport):
         self._tree = ProcessTree(launched.pid, launched.start_time, launched.token)
         self._exit_error: asyncio.Future[AgentExited] = self._loop.create_future()
         self._exit_watcher = ExitWatcher(launched.pid, self._on_exit)
-        self._stderr_tail = StderrTail(launched.stderr, on_stderr, self._on_stderr_end)
+        self._stderr_tail = StderrTail(launched.stderr, on_stderr, self._on_stderr_end, redact_stderr)
 
     @property
     def exit_status(self) -> int | None:
