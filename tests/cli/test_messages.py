@@ -47,4 +47,6 @@ def test_an_error_of_the_host_is_not_called_one_of_its_agent() -> None:
     assert error_text(raised.value) == "the host answered with an error (internal_error): the index is gone"
     interrupted = ProtocolError(Kind.INTERNAL_ERROR, "this turn was interrupted", {"interrupted": True})
     assert error_text(interrupted).startswith("the host answered with an error")
+    full = ProtocolError(Kind.INTERNAL_ERROR, "the disk of a.db is full; free some space", {"store": "full"})
+    assert error_text(full) == "the session store failed (full): the disk of a.db is full; free some space"
     assert error_text(ProtocolError("timeout", "late")).startswith("the agent answered with an error")

@@ -166,6 +166,21 @@ async def test_frequent_readiness_checks_write_little(monkeypatch: pytest.Monkey
     await store.stop()
 
 
+async def test_a_store_that_a_readiness_check_finds_failing_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrappers, "CHECK_INTERVAL", 0.0)
+    monkeypatch.setattr(wrappers, "RETRY_INTERVAL", 0.0)
+    disk, reports = Disk(), list[str]()
+    store = MonitoredStore(disk, nothing, reports.append)
+    disk.is_full = True
+    assert [await store.unavailable_reason() for _ in range(3)] == ["the disk is full"] * 3
+    with pytest.raises(StoreFault):
+        await store.append("one", [Draft(kind="opened", actor="user", time="2026-01-01T00:00:00Z", body={})])
+    disk.is_full = False
+    assert [await store.unavailable_reason() for _ in range(3)] == [""] * 3
+    assert [line.partition(":")[0] for line in reports] == ["sessions cannot be stored", "sessions can be stored again"]
+    await store.stop()
+
+
 async def test_a_hanging_disk_is_tried_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wrappers, "PROBE_TIMEOUT", 0.01)
     monkeypatch.setattr(wrappers, "RETRY_INTERVAL", 0.0)

@@ -49,6 +49,8 @@ def error_text(error: ProtocolError | ConnectionFailed) -> str:
         return sanitize(with_cli_advice(str(error)))
     if isinstance(error, StoreFault):
         return f"{sanitize(error.message)}; {_store_advice(error)}"
+    if isinstance(error.data, dict) and "store" in error.data:  # of a host, or of an agent with a store
+        return f"the session store failed ({sanitize(str(error.data['store']))}): {sanitize(error.explanation)}"
     who = "the host" if _is_of_host(error) else "the agent"
     answer = "the request was refused" if error.kind in REFUSAL_KINDS else f"{who} answered with an error"
     text = f"{answer} ({sanitize(error.kind)}): {sanitize(error.explanation)}"

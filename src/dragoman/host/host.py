@@ -80,6 +80,7 @@ class Host:
         limits: HostLimits = HostLimits(),  # noqa: B008  (immutable)
         target_of: FindTarget = agent_target,
         report: Callable[[str], None] | None = None,
+        warn: Callable[[str], None] | None = None,
         share_processes: bool = False,
         observer: WorkspaceObserver | None = None,
         workspace_tools: bool = False,
@@ -88,7 +89,8 @@ class Host:
         """Create a host. The first agent is the default. The caller closes the store.
 
         `target_of` returns the command of an agent, or a transport to a running one. It is called once for each process
-        that is needed: one per session, or with `share_processes` one for all sessions of a user.
+        that is needed: one per session, or with `share_processes` one for all sessions of a user. `report` gets what
+        happens, `warn` what an operator must see; without it, `report` gets that too.
         """
         self.session_roles: SessionRoles = session_roles or MemorySessionRoles()
         self.make_guard = make_guard
@@ -98,7 +100,7 @@ class Host:
         self.mcp_servers = dict(mcp_servers or {})
         self.limits = limits
         self.report = report or logger.info
-        self.store = MonitoredStore(store, self._repair_sessions, self.report)
+        self.store = MonitoredStore(store, self._repair_sessions, warn or self.report)
         self.agent_catalog = AgentCatalog(agents, target_of, self.report, limits.open_timeout)
         self.pool = Pool() if share_processes else None
         self.counters = Counters()

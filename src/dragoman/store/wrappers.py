@@ -152,7 +152,7 @@ class MonitoredStore(StoreWrapper):
             if error.why != "fenced":  # another node owns this session: the store works
                 self._note_failure(session_id, error)
             raise
-        self._fault, self._last_success = None, time.monotonic()
+        self._note_success()
         return entries
 
     async def unavailable_reason(self) -> str:
@@ -183,19 +183,28 @@ class MonitoredStore(StoreWrapper):
         trying = self._probing
         await asyncio.wait({trying}, timeout=PROBE_TIMEOUT)
         if not trying.done():
-            self._fault = StoreFault("silent", f"the store did not answer within {PROBE_TIMEOUT:g} s")
+            self._note_fault(StoreFault("silent", f"the store did not answer within {PROBE_TIMEOUT:g} s"))
             return
         self._probing = None
         error = trying.exception()
         if error is None:
-            self._fault, self._last_success = None, time.monotonic()
+            self._note_success()
         else:
-            self._fault = error if isinstance(error, ProtocolError) else StoreFault("io", repr(error))
+            self._note_fault(error if isinstance(error, ProtocolError) else StoreFault("io", repr(error)))
 
-    def _note_failure(self, session_id: str, error: StoreFault) -> None:
+    def _note_success(self) -> None:
+        if self._fault is not None:
+            self._report("sessions can be stored again")
+        self._fault, self._last_success = None, time.monotonic()
+
+    def _note_fault(self, error: ProtocolError) -> None:
+        """Remember why the store fails; report the first of its failures, whoever noticed it."""
         if self._fault is None:
             self._report(f"sessions cannot be stored: {error.message}")
         self._fault = error
+
+    def _note_failure(self, session_id: str, error: StoreFault) -> None:
+        self._note_fault(error)
         self._incomplete_sessions.add(session_id)
         if self._recovery is None:
             self._recovery = asyncio.get_running_loop().create_task(self._recover())
@@ -209,6 +218,5 @@ class MonitoredStore(StoreWrapper):
                 if self._fault is None:
                     behind, self._incomplete_sessions = self._incomplete_sessions, set()
                     await self._repair(behind)
-            self._report("sessions can be stored again")
         finally:
             self._recovery = None

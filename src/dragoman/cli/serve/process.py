@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -90,7 +91,7 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
             stack.push_async_callback(remove_session_records, store, roles)
         fleet = make_fleet(engine, loaded, paths, asked.secrets_key)
         timed_store = _wrap_store(store, loaded.agents, metrics)
-        host = await stack.enter_async_context(create_host(loaded, timed_store, roles, paths, report, fleet))
+        host = await stack.enter_async_context(create_host(loaded, timed_store, roles, paths, report, log, fleet))
         access_log = _enter_access_log(stack, section, options)
         app = HostApp(
             host,
@@ -273,6 +274,7 @@ def create_host(
     roles: SessionRoles,
     paths: UserPaths,
     report: Callable[[str], None],
+    log: LogLines,
     fleet: Fleet | None = None,
 ) -> Host:
     """Return the host with the settings of its section in config.toml."""
@@ -289,6 +291,7 @@ def create_host(
         mcp_servers=loaded.mcp_servers,
         limits=settings.host_limits(section),
         report=report,
+        warn=partial(log.write, level="warning"),
         share_processes=section.share == "user",
         observer=_language_servers() if section.lsp else None,
         workspace_tools=section.workspace_tools,
