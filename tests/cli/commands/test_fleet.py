@@ -79,7 +79,7 @@ def test_a_store_of_one_host_has_no_fleet(tmp_path: Path) -> None:
     assert "is the store of one host" in done.stderr
     done = dragoman("serve", "--store", str(tmp_path / "one.db"), "--node", "n1", "--", *EVERYTHING)
     assert done.returncode == 2
-    assert "need a store of several hosts" in done.stderr
+    assert "--node needs a store of several hosts" in done.stderr
 
 
 @pytest.mark.item("FL-22")

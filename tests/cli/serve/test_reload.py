@@ -107,9 +107,10 @@ def test_what_cannot_be_loaded_leaves_the_old_in_use(tmp_path: Path) -> None:
         assert host.certificate() == before
         host.cert.write_text(before)
         assert host.get("/api/host")["roots"] == [str(tmp_path / "one")]
-        host.configure("one", 'bind = "127.0.0.1:1"\nshare = "user"\n')
+        host.configure("one", 'bind = "127.0.0.1:1"\nshare = "user"\nworkspace_tools = true\n')
         restarts = [line["message"] for line in host.reload() if "next start" in line["message"]]
-        assert restarts == ["share changes with the next start"], "--bind overrides the file"
+        expected = [f"{name} changes with the next start" for name in ("share", "workspace_tools")]
+        assert restarts == expected, "--bind overrides the file"
     finally:
         assert host.served.end() == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import hmac
 import os
@@ -19,12 +20,38 @@ if TYPE_CHECKING:
     from dragoman.host.fleet.fleet import Fleet
     from dragoman.host.reload import Settings
     from dragoman.store.fleet import Engine
+    from dragoman.store.urls import StoreAddress
 
 # What the settings of all nodes must agree on: a session may run at any of them.
 _SHARED_SETTINGS = ("unattended", "mode", "share", "limits", "roots", "user_roots")
 
 # The shortest lease that can be configured. Seconds.
 MIN_LEASE = 3.0
+
+
+def check_fleet_settings(address: StoreAddress, section: HostSection, options: argparse.Namespace) -> None:
+    """Raise ConfigFault for settings that a store of one host would ignore: whoever set them relies on them."""
+    given = {
+        "--node": section.node,
+        "--advertise": section.advertise,
+        "--labels": section.labels,
+        "--node-ca": section.node_ca,
+        "--mutual-tls": section.mutual_tls,
+        "--secrets-key": section.secrets_key,
+        "--trust-engine": options.trust_engine,
+        "--allow-drift": options.allow_drift,
+        "--grace": options.grace,
+    }
+    names = [name for name, value in given.items() if value]
+    if names and not address.is_shared:
+        listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+        raise ConfigFault(
+            [
+                f"{listed} {'need' if len(names) > 1 else 'needs'} a store of several hosts: "
+                "--store postgresql://HOST/DATABASE or nats://A,B,C; with another store leave "
+                f"{'them' if len(names) > 1 else 'it'} out, also in [host] of config.toml"
+            ]
+        )
 
 
 def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key: bytes | None) -> Fleet | None:
@@ -39,9 +66,6 @@ def make_fleet(engine: Engine, settings: Settings, paths: UserPaths, secrets_key
 
     section = settings.section
     if not engine.is_shared:
-        if section.node or section.advertise or section.labels or section.mutual_tls:
-            flags = "--node, --advertise, --labels and --mutual-tls"
-            raise ConfigFault([f"{flags} need a store of several hosts: --store postgresql:"])
         return None
     name = section.node or re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:63]
     faults = [f"--labels: {fault}" for label in section.labels if (fault := label_fault(label))]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dragoman.cli import exit_codes
-from dragoman.cli.serve.fleet import check_drift, make_fleet
+from dragoman.cli.serve.fleet import check_drift, check_fleet_settings, make_fleet
 from dragoman.cli.ui.log_lines import LogLines
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.config_file import NamedAgent
@@ -77,7 +77,7 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
     async with AsyncExitStack() as stack:
         stack.callback(logging.getLogger("dragoman").removeHandler, log)
         address = store_address(section.store, paths)
-        asked = engine_options(section, options, log.write)
+        asked = engine_options(address, section, options, log.write)
         engine = await _enter_engine(stack, address, asked)
         report_engine(engine, address, section, log)
         directory = open_directory(engine, host_database_path(address, paths), current_user())
@@ -348,12 +348,15 @@ def report_engine(engine: Engine, address: StoreAddress, section: HostSection, l
         log.write("without --secrets-key the credentials of MCP servers last as long as this process", "warning")
 
 
-def engine_options(section: HostSection, options: argparse.Namespace, report: Callable[[str], None]) -> EngineOptions:
-    """Return how the engine of the sessions is opened; raise ConfigFault if its key cannot be read."""
+def engine_options(
+    address: StoreAddress, section: HostSection, options: argparse.Namespace, report: Callable[[str], None]
+) -> EngineOptions:
+    """Return how the engine of the sessions is opened; raise ConfigFault if its key cannot be read or is of no use."""
     from dragoman.store.fleet import EngineOptions
     from dragoman.store.sealing import read_key
     from dragoman.transport.remote.server.origin import current_user
 
+    check_fleet_settings(address, section, options)
     return EngineOptions(
         secrets_key=read_key(section.secrets_key) if section.secrets_key else None,
         trusts_engine=options.trust_engine,
