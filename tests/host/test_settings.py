@@ -79,3 +79,32 @@ def test_an_invalid_store_setting_is_found_before_the_host_starts() -> None:
     check_host_section(HostSection(store="memory:"))
     with pytest.raises(ConfigFault, match="write a path, or sqlite:PATH, memory:"):
         check_host_section(HostSection(store="redis://queue"))
+
+
+def test_the_check_of_the_configuration_finds_every_setting_that_stops_the_host(tmp_path: Path) -> None:
+    section = HostSection(
+        bind="nowhere",
+        tls=("no-cert.pem", "no-key.pem"),
+        mcp=(str(tmp_path / "no-servers.json"),),
+        policy=str(tmp_path / "no-policy.toml"),
+        secrets_key=str(tmp_path / "no-key"),
+        access_log=str(tmp_path / "no-folder" / "access.log"),
+        roots=(str(tmp_path / "no-root"),),
+        limits={"promts": 1},
+    )
+    with pytest.raises(ConfigFault) as caught:
+        check_host_section(section)
+    expected = {
+        "limits": "there is no limit promts",
+        "roots": "the folder",
+        "bind": "nowhere: give the address to listen at",
+        "tls": "the certificate no-cert.pem and key no-key.pem cannot be used",
+        "store": "--secrets-key needs a store of several hosts",
+        "secrets_key": f"{section.secrets_key} cannot be read",
+        "policy": section.policy,
+        "access_log": f"the folder {tmp_path / 'no-folder'} does not exist",
+        "mcp": f"{section.mcp[0]}: there is no such file",
+    }
+    assert len(caught.value.faults) == len(expected)
+    for (name, text), fault in zip(expected.items(), caught.value.faults, strict=True):
+        assert fault.startswith(f"host.{name}: {text}")

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 
 import msgspec
@@ -20,7 +21,7 @@ from dragoman.config import config_file as config
 from dragoman.config.host_section import HostSection, store_address
 from dragoman.config.paths import UserPaths, project_policy_path, user_paths
 from dragoman.config.policy_files import PolicyLoader
-from dragoman.errors import ConfigFault
+from dragoman.errors import ConfigFault, StartFailed
 
 # Environment variables that change our behavior.
 VARIABLES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "NO_COLOR", "TERM")
@@ -185,17 +186,60 @@ def find_faults(paths: UserPaths) -> list[str]:
 
 
 def check_host_section(host: HostSection) -> None:
-    """Check what only a host interprets: names of limits, folders, the store, the OIDC issuer."""
-    if host != HostSection():
-        from dragoman.host import settings
-        from dragoman.host.auth.oidc import settings_faults
+    """Check what only a host interprets, each setting on its own: limits, folders, addresses, files, the issuer."""
+    faults: list[str] = []
+    for name, check in _host_checks(host).items() if host != HostSection() else ():
+        try:
+            check()
+        except ConfigFault as fault:
+            flag = f"--{name.replace('_', '-')}: "
+            faults += [_under(f"host.{name}", each.removeprefix(flag)) for each in fault.faults]
+        except StartFailed as error:
+            faults.append(f"host.{name}: {error}")
+    if faults:
+        raise ConfigFault(faults)
 
-        settings.endpoint_limits(host)
-        settings.roots_lookup(host)
-        store_address(host.store, user_paths())
-        oidc = host.issuer
-        if faults := [] if oidc is None else settings_faults(oidc):
-            raise ConfigFault([f"host.issuer: {fault}" for fault in faults])
+
+def _under(setting: str, fault: str) -> str:
+    """Return the text of a fault with the setting before it, if it names none."""
+    return fault if fault.startswith("host.") else f"{setting}: {fault}"
+
+
+def _host_checks(host: HostSection) -> dict[str, Callable[[], object]]:
+    """Return what checks each setting of a host as its start does; it raises ConfigFault or StartFailed."""
+    from dragoman.cli.connect import mcp_file
+    from dragoman.cli.serve.fleet import check_fleet_settings
+    from dragoman.cli.serve.process import tls_files
+    from dragoman.host import settings
+    from dragoman.host.auth.oidc import settings_faults
+    from dragoman.store.sealing import read_key
+    from dragoman.transport.remote.server.listener import server_tls_context
+    from dragoman.transport.remote.server.origin import parse_bind
+
+    paths, files, no_flags = user_paths(), tls_files(host), argparse.Namespace()
+    no_flags.trust_engine = no_flags.allow_drift = no_flags.grace = False
+
+    def check_issuer() -> None:
+        if faults := [] if host.issuer is None else settings_faults(host.issuer):
+            raise ConfigFault(faults)
+
+    def check_access_log() -> None:
+        folder = os.path.dirname(os.path.expanduser(host.access_log))
+        if folder and not os.path.isdir(folder):
+            raise ConfigFault([f"the folder {folder} does not exist"])
+
+    return {
+        "limits": lambda: settings.endpoint_limits(host),
+        "roots": lambda: settings.roots_lookup(host),
+        "bind": lambda: parse_bind(host.bind),
+        "tls": lambda: files and server_tls_context(*files, host.node_ca if host.mutual_tls else ""),
+        "store": lambda: check_fleet_settings(store_address(host.store, paths), host, no_flags),
+        "secrets_key": lambda: host.secrets_key and read_key(host.secrets_key),
+        "policy": lambda: host.policy and settings.warnings(host, paths),
+        "access_log": check_access_log,
+        "mcp": lambda: [mcp_file.load(os.path.expanduser(file)) for file in host.mcp],
+        "issuer": check_issuer,
+    }
 
 
 def check_host_agents(configured: config.Config) -> None:
