@@ -93,7 +93,7 @@ class NatsClient:
                 self._publisher = Publisher(self._nc, REQUEST_TIMEOUT)
                 await self._publisher.start()
         except Exception as error:
-            text = str(error) or type(error).__name__
+            text = str(error) or ("no answer" if isinstance(error, TimeoutError) else type(error).__name__)
             raise StoreFault(
                 "away", f"{self.where} cannot be reached: {text}; start it, or check the address"
             ) from error
