@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import itertools
+import random
 import re
 import struct
+import time
 import unicodedata
 import zlib
 from pathlib import Path
@@ -25,12 +27,13 @@ from tests.tui.window import ENTER, Window, open_window
 RED, GREEN, BLUE, YELLOW = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0)
 
 
-def png(pixels: Pixels) -> str:
-    """A PNG."""
+def png(pixels: Pixels, chunk: int = 1 << 20) -> str:
+    """A PNG, with so many bytes in a chunk."""
     raw = b"".join(b"\0" + b"".join(bytes(pixel) for pixel in row) for row in pixels)
+    packed = zlib.compress(raw, 0)
     parts = [
         (b"IHDR", struct.pack(">IIBBBBB", len(pixels[0]), len(pixels), 8, 2, 0, 0, 0)),
-        (b"IDAT", zlib.compress(raw, 0)),
+        *((b"IDAT", packed[at : at + chunk]) for at in range(0, len(packed), chunk)),
         (b"IEND", b""),
     ]
     chunks = b"".join(
@@ -130,6 +133,19 @@ def test_sixels_are_the_pixels_of_the_picture(size: tuple[int, int]) -> None:
     pixels = quarters(*size)
     assert decode_png(png(pixels)) == pixels
     assert read_sixel(Picture(png(pixels), "image/png").sixel_sequence(60, 20)) == pixels
+
+
+@pytest.mark.item("FA-25")
+def test_a_picture_of_many_colors_in_many_chunks_does_not_stop_the_window() -> None:
+    noise = random.Random(1)
+    pixels = [
+        [(noise.randrange(256), noise.randrange(256), noise.randrange(256)) for _ in range(300)] for _ in range(400)
+    ]
+    picture = Picture(png(pixels, chunk=1), "image/png")
+    assert picture.is_showable
+    started = time.process_time()
+    assert picture.sixel_sequence(200, 60)
+    assert time.process_time() - started < 3
 
 
 def test_a_picture_for_iterm_has_its_size_in_cells() -> None:

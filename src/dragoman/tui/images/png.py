@@ -41,10 +41,12 @@ def decode_png(data: str) -> Pixels | None:
         return None
     try:
         content = base64.b64decode(data)
-        chunks = dict.fromkeys((b"IHDR", b"PLTE", b"IDAT"), b"")
+        # Joined at the end: a picture may be in a million chunks.
+        parts: dict[bytes, list[bytes]] = {b"IHDR": [], b"PLTE": [], b"IDAT": []}
         for name, body in _png_chunks(content):
-            if name in chunks:
-                chunks[name] += body
+            if name in parts:
+                parts[name].append(body)
+        chunks = {name: b"".join(bodies) for name, bodies in parts.items()}
         width, height, depth, kind, _, _, interlace = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
         channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind]
         if depth != 8 or interlace:
@@ -59,7 +61,7 @@ def decode_png(data: str) -> Pixels | None:
 def _png_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
     at = 8
     while at + 8 <= len(content):
-        length = struct.unpack(">I", content[at : at + 4])[0]
+        length = int.from_bytes(content[at : at + 4])
         yield content[at + 4 : at + 8], content[at + 8 : at + 8 + length]
         at += 12 + length
 
@@ -76,6 +78,8 @@ def _png_pixels(raw: bytes, width: int, height: int, channels: int, palette: byt
 
 
 def _unfilter(kind: int, row: bytearray, before: bytearray, channels: int) -> bytearray:
+    if kind == 0:
+        return row
     for at in range(len(row)):
         left = row[at - channels] if at >= channels else 0
         up = before[at]
