@@ -22,6 +22,7 @@ from dragoman.cli.connect.json_output import JsonOutput, NullStream
 from dragoman.cli.connect.local import OpenSession, open_session
 from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.connect.prompt import Interrupts, file_block, image_problem, run_turn
+from dragoman.cli.connect.prompt_text import add_prompt_options, read_prompt_text
 from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import find_prompter
@@ -76,6 +77,7 @@ Ctrl-C asks the agent to stop; a second Ctrl-C ends everything.
 
 examples:
   dragoman run 'What does this project do?'
+  dragoman run --agent opencode --prompt-file task.md
   dragoman run --agent opencode --file src/main.py 'Is there a bug in it?'
   dragoman run --session roof 'Where were we?'
   dragoman run --host office --session roof 'And if we used tiles?'
@@ -93,10 +95,7 @@ def main(arguments: list[str]) -> int:
     """Parse the arguments, then run the prompt."""
     usage = f"[PROMPT] {session_options.USAGE}"
     parser = Parser("run", usage, "Send one prompt to an agent and show its work as it happens.", EPILOG)
-    parser.add_argument(
-        "argument", nargs="?", metavar="PROMPT", help="the prompt; text from standard input is added after it"
-    )
-    parser.add_value("--prompt", "TEXT", "the prompt, as an option")
+    add_prompt_options(parser)
     parser.add_value("--file", "FILE", "attach a file; can be repeated", repeated=True)
     parser.add_value("--image", "FILE", "attach an image; can be repeated", repeated=True)
     parser.add_value("--timeout", "SECONDS", "stop after this time", type=float)
@@ -117,7 +116,7 @@ def main(arguments: list[str]) -> int:
     try:
         is_quiet = given.quiet or given.json
         options = session_options.read_session_options(parser, given, command, quiet=is_quiet, timeout=given.timeout)
-        prompt = Prompt(prompt_text(parser, given), given.image, given.file)
+        prompt = read_prompt(parser, given)
         with open_trace(given.trace, options.agent.argv) as tap:
             return run_loop(run_prompt(msgspec.structs.replace(options, trace=tap), prompt, as_json=given.json))
     except ConfigFault as fault:
@@ -142,33 +141,12 @@ class Prompt(NamedTuple):
         ]
 
 
-def prompt_text(parser: Parser, options: argparse.Namespace) -> str:
-    """Return the prompt: the argument, what is piped in, or both."""
-    if options.argument is not None and options.prompt is not None:
-        parser.error("give the prompt once: as an argument or with --prompt")
-    given = options.argument if options.argument is not None else options.prompt
-    piped = ""
-    if given is None:
-        if sys.stdin is None or sys.stdin.isatty():
-            parser.error("give a prompt, as in: dragoman run 'What is this?', or pipe it in")
-        piped = sys.stdin.buffer.read().decode("utf-8", "replace")
-    elif options.argument is not None and sys.stdin is not None and _is_piped():
-        piped = sys.stdin.buffer.read().decode("utf-8", "replace")
-    text = "\n\n".join(part for part in (given, piped) if part and part.strip())
+def read_prompt(parser: Parser, options: argparse.Namespace) -> Prompt:
+    """Return the prompt; exits if it has neither text nor files."""
+    text = read_prompt_text(parser, options)
     if not text and not options.file and not options.image:
         parser.error("the prompt is empty")
-    return text
-
-
-def _is_piped() -> bool:
-    """Return whether standard input is a pipe or a file, not a device or closed."""
-    import stat
-
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+    return Prompt(text, options.image, options.file)
 
 
 async def run_prompt(options: SessionOptions, prompt: Prompt, *, as_json: bool) -> int:

@@ -23,6 +23,7 @@ exit codes:
 
 examples:
   dragoman compare 'Add a --version flag' --agents claude,codex,gemini
+  dragoman compare --prompt-file task.md --agents claude,codex
   dragoman compare 'Fix the bug' --agents claude,codex --until 'pytest -q'
   dragoman compare 'Rename it' --agents a=claude,b=claude --page diffs.html
   dragoman compare 'Fix it' --agents 'claude,mine=python my_agent.py'
@@ -32,7 +33,7 @@ examples:
 
 def main(arguments: list[str]) -> int:
     """Parse the arguments and compare."""
-    parser = Parser("compare", "PROMPT --agents A,B [OPTIONS]", "Compare agents on one prompt.", EPILOG)
+    parser = Parser("compare", "[PROMPT] --agents A,B [OPTIONS]", "Compare agents on one prompt.", EPILOG)
     add_contest_options(parser)
     parser.add_value("--apply", "NAME", "merge the work of this agent into this tree")
     contest, _ = read_contest(parser, arguments, is_race=False)

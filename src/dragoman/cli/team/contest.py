@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dragoman.cli import exit_codes
 from dragoman.cli.connect.prompt import Interrupts
+from dragoman.cli.connect.prompt_text import add_prompt_options, read_prompt_text
 from dragoman.cli.parser import Parser
 from dragoman.cli.team.merge import merge_lines
 from dragoman.cli.team.options import add_agents_option, read_team
@@ -51,7 +52,7 @@ class Contest(NamedTuple):
 
 def add_contest_options(parser: Parser) -> None:
     """Add the options of both commands."""
-    parser.add_argument("prompt", metavar="PROMPT", help="the prompt")
+    add_prompt_options(parser)
     add_agents_option(parser)
     parser.add_value("--team", "NAME", "the agents of a team of config.toml")
     parser.add_value("--until", "CMD", "a command that must succeed, such as 'pytest -q'", default="")
@@ -70,7 +71,7 @@ def read_contest(parser: Parser, arguments: list[str], *, is_race: bool) -> tupl
     team = read_team(parser, options, options.team)
     if options.timeout is not None and not 0 < options.timeout < 1e9:
         parser.error("--timeout must be a number of seconds")
-    if not options.prompt.strip():
+    if not (prompt := read_prompt_text(parser, options)):
         parser.error("the prompt is empty")
     apply = options.apply
     if is_race:
@@ -79,7 +80,7 @@ def read_contest(parser: Parser, arguments: list[str], *, is_race: bool) -> tupl
         parser.error(f"--apply: there is no agent {apply!r}; there are {', '.join(team.agents)}")
     return Contest(
         team=team,
-        prompt=options.prompt,
+        prompt=prompt,
         until=options.until,
         rounds=getattr(options, "rounds", 1),
         timeout=options.timeout,

@@ -21,6 +21,7 @@ exit codes:
 
 examples:
   dragoman race 'Fix the failing test' --agents claude,codex --until 'pytest -q'
+  dragoman race --prompt-file task.md --agents claude,codex --until 'make test'
   dragoman race 'Make it build' --team web --until make --rounds 5 --apply
   dragoman race 'Fix it' --agents claude,codex --until 'make test' --json"""
 
@@ -29,7 +30,7 @@ def main(arguments: list[str]) -> int:
     """Parse the arguments and race."""
     from dragoman.bridge.team.comparison import DEFAULT_ROUNDS
 
-    parser = Parser("race", "PROMPT --agents A,B [OPTIONS]", "Race agents on one prompt.", EPILOG)
+    parser = Parser("race", "[PROMPT] --agents A,B [OPTIONS]", "Race agents on one prompt.", EPILOG)
     add_contest_options(parser)
     parser.add_value(
         "--rounds", "N", f"how often an agent may try ({DEFAULT_ROUNDS})", type=int, default=DEFAULT_ROUNDS
