@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.process import OnTerminal, dragoman, in_process
+from tests.acceptance.wire import Child
+from tests.cli.process import EVERYTHING, OnTerminal, dragoman, in_process
 from tests.cli.serve_process import Served
 
 ENV = "canary-env-4f9b27c1d0"
@@ -202,3 +204,35 @@ def test_no_credential_of_an_mcp_server_of_a_host_is_in_its_output_log_or_store(
     files = [file for file in tmp_path.glob("host.db*") if file.suffix != ".credentials"]  # where the host keeps them
     seen += "".join(file.read_bytes().decode("utf-8", "replace") for file in files)
     assert leaks(seen, MCP) == []
+
+
+DYING = f"""
+import os, sys
+sys.exit("bad key " + os.environ["SOME_API_KEY"] + " or {SHAPED}")
+"""
+
+
+@pytest.mark.parametrize("command", [["translate"], ["conduct", "context"]])
+async def test_the_error_of_an_agent_that_does_not_start_has_no_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", ENV)
+    async with Child(*command, "--", sys.executable, "-c", DYING) as editor:
+        answer = await editor.request(1, "initialize", {"protocolVersion": 1})
+    assert "bad key [redacted] or [redacted]" in answer["error"]["message"]
+
+
+async def test_the_error_of_a_proxy_that_does_not_start_has_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", ENV)
+    proxy = shlex.join([sys.executable, "-c", DYING])
+    async with Child("conduct", proxy, "--", *EVERYTHING) as editor:
+        answer = await editor.request(1, "initialize", {"protocolVersion": 1})
+    assert "bad key [redacted] or [redacted]" in json.dumps(answer)
+
+
+def test_an_agent_that_does_not_start_prints_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", ENV)
+    ran = dragoman("run", "hi", "--json", "--", sys.executable, "-c", DYING, cwd=tmp_path)
+    assert ran.returncode == 7
+    for text in (ran.stdout, ran.stderr):
+        assert "bad key [redacted] or [redacted]" in text

@@ -251,7 +251,7 @@ class OpenSession:
 
     def _take_stderr_lines(self, seconds: int) -> list[str]:
         """Return the last lines of stderr that were not shown, once the start takes long; once, what to try."""
-        lines = [clip(sanitize_line(line), MAX_STDERR_LINE) for line in self._stderr_lines]
+        lines = [clip(sanitize_line(self.permission_ui.redact(line)), MAX_STDERR_LINE) for line in self._stderr_lines]
         if seconds < SLOW_START:
             return []
         self._stderr_lines.clear()

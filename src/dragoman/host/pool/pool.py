@@ -6,6 +6,7 @@ A session without a certain owner (an imported log) has its own process, as has 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -14,6 +15,7 @@ from dragoman.dialect.dialects import load_dialect
 from dragoman.host.auth.roles import ADMIN
 from dragoman.host.pool.process import SharedProcess
 from dragoman.host.pool.transport import SharedTransport
+from dragoman.policy.stderr_secrets import stderr_redactor
 from dragoman.roles.client.dial import Dialer
 from dragoman.schema.base import encode
 from dragoman.transport.base import Transport
@@ -117,7 +119,7 @@ class PooledDialer(Dialer):
             cwd=self._resolve_folder(cwd),
             env=self._env,
             inherit_env=self._inherit_env,
-            redact_stderr=self._redact_stderr,
+            redact=stderr_redactor(os.environ, self._env or {}),
         )
 
 

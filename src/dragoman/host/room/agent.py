@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ from dragoman.engine.peer_info import offers
 from dragoman.errors import ConnectionFailed, ProtocolError
 from dragoman.host.access import refusal
 from dragoman.host.pool.pool import PooledDialer, reason_not_shared
-from dragoman.policy.redaction import Redactor, environment_secrets
 from dragoman.roles.client.callbacks import UserCallbacks
 from dragoman.roles.client.connect import SESSION_CAPABILITIES
 from dragoman.roles.client.dial import Dialer
@@ -112,13 +110,7 @@ def dialer_options(agent_config: NamedAgent, cwd: str) -> dict[str, Any]:
         "env": dict(agent_config.env),
         "session_capabilities": SESSION_CAPABILITIES,
         "sandbox": agent_config.confinement,
-        "redact_stderr": partial(_redact_stderr, agent_config),
     }
-
-
-def _redact_stderr(agent_config: NamedAgent, text: str) -> str:
-    """Remove the secrets that an agent got from us, and what looks like one: clients see why an agent exited."""
-    return Redactor(environment_secrets({**os.environ, **agent_config.env})).redact_text(text)
 
 
 def initialize_params(workspace: WorkspaceAccess | None, callbacks: UserCallbacks) -> InitializeParams:

@@ -23,6 +23,7 @@ from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import DoneCallback, Handler, Incoming
 from dragoman.engine.peer_info import missing_capabilities
 from dragoman.errors import ACP_OPTION_HINT, Kind, ProtocolError, StartFailed
+from dragoman.policy.stderr_secrets import stderr_redactor
 from dragoman.roles.client.callbacks import TerminalLogin, build_login
 from dragoman.roles.client.caller_errors import check_seconds, check_servers
 from dragoman.roles.client.target import OpensTransport, ServesClients, Target, target_of
@@ -79,7 +80,6 @@ class Dialer:
         mcp_servers: Sequence[McpServer] = (),
         report: Callable[[str], None] | None = None,
         stderr: Callable[[bytes], None] | None = None,
-        redact_stderr: Callable[[str], str] | None = None,
         initialize_timeout: float = INITIALIZE_TIMEOUT,
         detection_timeout: float | None = None,
         detection: str = "ladder",
@@ -116,7 +116,6 @@ class Dialer:
         self._inherit_env = inherit_env
         self._mcp_servers = list(mcp_servers)
         self._stderr = stderr
-        self._redact_stderr = redact_stderr
         self._initialize_timeout = initialize_timeout if detection_timeout is None else detection_timeout
         self._detection_timeout = detection_timeout
         self._detection = detection
@@ -380,7 +379,7 @@ class Dialer:
                 env=self._env,
                 inherit_env=self._inherit_env,
                 stderr=self._stderr,
-                redact_stderr=self._redact_stderr,
+                redact=stderr_redactor(os.environ, self._env or {}),
                 sandbox=self.sandbox,
             )
         elif isinstance(self._target, OpensTransport):

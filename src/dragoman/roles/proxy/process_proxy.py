@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from dragoman.engine.codec import json_values
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import refuse_unknown
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, StartFailed
+from dragoman.policy.stderr_secrets import stderr_redactor
 from dragoman.roles.emulator_settings import emulator_settings
 from dragoman.roles.proxy.call import Call
 from dragoman.roles.proxy.component import Component
@@ -90,7 +92,9 @@ class ProxyProcess:
 
         try:
             command, env = self._component.command, self._component.env
-            transport = await spawn(command, env=env, stderr=self._stderr, peer=self.name)
+            transport = await spawn(
+                command, env=env, stderr=self._stderr, redact=stderr_redactor(os.environ, env), peer=self.name
+            )
         except StartFailed as error:
             raise StartFailed(f"{self.name} cannot be started: {error}") from None
         connection = Connection(

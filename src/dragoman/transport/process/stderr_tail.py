@@ -20,18 +20,10 @@ _EXCERPT_CHARS = 2000
 class StderrTail:
     """Drains one stderr pipe inside the running loop."""
 
-    def __init__(
-        self,
-        fd: int,
-        on_data: Callable[[bytes], None] | None,
-        on_end: Callable[[], None],
-        redact: Callable[[str], str] | None = None,
-    ) -> None:
-        """`redact` removes secrets from the text that is quoted, before it is shortened; `on_data` gets all."""
+    def __init__(self, fd: int, on_data: Callable[[bytes], None] | None, on_end: Callable[[], None]) -> None:
         self._fd = fd
         self._on_data = on_data
         self._on_end = on_end
-        self._redact = redact
         self._tail = bytearray()
         self._loop = asyncio.get_running_loop()
         os.set_blocking(fd, False)
@@ -44,12 +36,14 @@ class StderrTail:
 
     def text(self) -> str:
         """The kept end of stderr, as text."""
-        text = self._tail.decode("utf-8", "replace")
-        return text if self._redact is None else self._redact(text)
+        return self._tail.decode("utf-8", "replace")
 
-    def excerpt(self) -> str:
-        """Return the last lines, with control characters made visible: an agent must not style our messages."""
-        lines = self.text().strip().splitlines()[-_EXCERPT_LINES:]
+    def excerpt(self, redact: Callable[[str], str]) -> str:
+        """Return the last lines, redacted, with control characters made visible: an agent must not style our messages.
+
+        It is redacted before it is cut, because the beginning of a secret says that it is one.
+        """
+        lines = redact(self.text()).strip().splitlines()[-_EXCERPT_LINES:]
         return "\n".join(map(_escape_control, lines))[-_EXCERPT_CHARS:]
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ async def spawn(
     env: Mapping[str, str] | None = None,
     inherit_env: bool | Sequence[str] = True,
     stderr: Callable[[bytes], None] | None = None,
-    redact_stderr: Callable[[str], str] | None = None,
+    redact: Callable[[str], str] = str,
     stop_timeouts: StopTimeouts = StopTimeouts(),  # noqa: B008  (an immutable tuple)
     peer: str | None = None,
     sandbox: Sandbox | None = None,
@@ -48,7 +48,7 @@ async def spawn(
     """Start an agent; raise StartFailed with what to try.
 
     The child gets our environment (or only the names in `inherit_env`, or nothing) and `env` on top. `stderr` is called
-    with each piece the agent writes there; the end of it is always kept, and errors quote it after `redact_stderr`. In
+    with each piece the agent writes there; the end of it is always kept, and errors quote what `redact` makes of it. In
     a `sandbox` it may write in `roots`, or else in `cwd`, and sees less of our environment. `framing` is for peers that
     do not use lines.
     """
@@ -79,7 +79,7 @@ async def spawn(
         peer=name,
         stop_timeouts=stop_timeouts,
         on_stderr=stderr,
-        redact_stderr=redact_stderr,
+        redact=redact,
         sandbox=active_sandbox,
         framing=framing,
         max_frame=max_frame,
@@ -96,7 +96,7 @@ class ProcessTransport(StreamTransport):
         peer: str,
         stop_timeouts: StopTimeouts,
         on_stderr: Callable[[bytes], None] | None,
-        redact_stderr: Callable[[str], str] | None = None,
+        redact: Callable[[str], str] = str,
         sandbox: ActiveSandbox | None = None,
         framing: Framing | None = None,
         max_frame: int = MAX_FRAME,
@@ -105,11 +105,12 @@ class ProcessTransport(StreamTransport):
         self.pid = launched.pid
         self._process = launched
         self._stop_timeouts = stop_timeouts
+        self._redact = redact
         self._sandbox = sandbox
         self._tree = ProcessTree(launched.pid, launched.start_time, launched.token)
         self._exit_error: asyncio.Future[AgentExited] = self._loop.create_future()
         self._exit_watcher = ExitWatcher(launched.pid, self._on_exit)
-        self._stderr_tail = StderrTail(launched.stderr, on_stderr, self._on_stderr_end, redact_stderr)
+        self._stderr_tail = StderrTail(launched.stderr, on_stderr, self._on_stderr_end)
 
     @property
     def exit_status(self) -> int | None:
@@ -181,7 +182,7 @@ class ProcessTransport(StreamTransport):
         if self._exit_error.done():
             return
         text = self._with_stderr(f"{self.peer} {self._exit_watcher.describe()}")
-        error = AgentExited(text, status=self._exit_watcher.status, stderr=self._stderr_tail.text())
+        error = AgentExited(text, status=self._exit_watcher.status, stderr=self._redact(self._stderr_tail.text()))
         self._exit_error.set_result(error)
         if self._closing is None:
             self._writer.error = None
@@ -189,5 +190,5 @@ class ProcessTransport(StreamTransport):
             self._loop.call_later(HALF_CLOSED_GRACE, self._end_reading, error)
 
     def _with_stderr(self, text: str) -> str:
-        excerpt = self._stderr_tail.excerpt()
+        excerpt = self._stderr_tail.excerpt(self._redact)
         return f"{text}; stderr: {excerpt}" if excerpt else text
