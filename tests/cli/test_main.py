@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -84,6 +85,31 @@ def test_a_missing_agent_command_is_one_error_line() -> None:
     assert ran.returncode == 7
     assert "no such command" in ran.stderr
     assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("run", "hi", "--session"), ("sessions", "show")])
+def test_an_argument_that_is_not_utf_8_is_one_error_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+    end = ["--", *EVERYTHING] if words[0] == "run" else []
+    command = [os.fsencode(each) for each in [*DRAGOMAN, *words]] + [b"na\xffme", *map(os.fsencode, end)]
+    made = dragoman("run", "--session", "roof", "hi", "--", *EVERYTHING, cwd=tmp_path)  # so that there is a store
+    assert made.returncode == 0, made.stderr
+    ran = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert f"dragoman {words[0]}: the argument 'na\\udcffme' is not UTF-8" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [("sessions",), ("policy", "show"), ("run", "hi", "--", *EVERYTHING)])
+def test_a_folder_that_was_removed_is_named_as_the_reason(tmp_path: Path, words: tuple[str, ...]) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$0"; exec "$@"'
+    ran = subprocess.run(
+        ["sh", "-c", script, str(gone), *DRAGOMAN, *words],
+        cwd=gone, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 1
+    assert ran.stderr == f"dragoman {words[0]}: the current folder was removed; change to another one\n"
 
 
 def frames(*arguments: str, text: str) -> tuple[list[dict[str, object]], str]:

@@ -108,7 +108,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from dragoman.cli.ui.terminal import sanitize
 
         return _report(f"{name}: {sanitize(str(error))}")
+    except UnicodeEncodeError:
+        unreadable = next((each for each in argv if not _is_text(each)), None)
+        if unreadable is None:
+            raise
+        return _report(f"{name}: the argument {unreadable!a} is not UTF-8; write it in UTF-8", exit_codes.USAGE)
     except OSError as error:
+        if error.filename is None and not _has_folder():
+            return _report(f"{name}: the current folder was removed; change to another one")
         if error.filename is not None:
             return _report(f"{name}: {error.filename!s}: {error.strerror}{_folder_advice(str(error.filename))}")
         with suppress(OSError, ValueError):  # the interpreter flushes stdout once more at exit, so it must work
@@ -148,6 +155,23 @@ def _open_standard_streams() -> None:
             if not _is_open(number):
                 os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (until the end)
+
+
+def _is_text(argument: str) -> bool:
+    """Return whether an argument can be written: its bytes were in the encoding of the terminal."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _is_open(number: int) -> bool:
