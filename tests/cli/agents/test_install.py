@@ -59,6 +59,14 @@ def test_an_npm_agent_is_installed_at_exactly_the_wanted_version(user: User) -> 
     assert user.site.url not in Path(locked + ".d", "mine.package-lock.json").read_text()
 
 
+@needs_npm
+def test_an_agent_whose_npm_package_was_withdrawn_says_who_named_it_and_what_to_do(user: User) -> None:
+    user.publish(entry("gone", "1.0.0", {"npx": {"package": "gone-agent@1.0.0"}}))
+    assert user.install("gone") != 0
+    assert "npm has no package gone-agent, which the registry names; it may have been withdrawn" in user.err
+    assert "dragoman agents search" in user.err
+
+
 @pytest.mark.item("RG-04")
 def test_a_pypi_agent_is_installed_from_wheels_into_its_own_environment(user: User) -> None:
     pypi_package(user.site, "small-agent", "0.3.0")

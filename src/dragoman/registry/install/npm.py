@@ -175,7 +175,11 @@ def _missing_version(npm: Npm, package: Package, version: str, folder: str) -> R
     latest = npm.view(package.name, folder)
     there = newest(latest.get("versions") or []) if latest else ""
     if not there:
-        return RegistryFault("version", f"npm has no package {package.name}")
+        return RegistryFault(
+            "version",
+            f"npm has no package {package.name}, which the registry names; it may have been withdrawn: ask its "
+            f"authors, or choose another agent with: dragoman agents search",
+        )
     return RegistryFault(
         "version",
         f"npm does not have {package.name} {version} (the registry was faster than npm, or it was withdrawn); the "
