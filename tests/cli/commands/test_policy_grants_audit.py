@@ -307,6 +307,19 @@ def test_a_missing_log_is_empty(home: Home) -> None:
     assert home.run("audit", "export", "--format", "csv").stdout.startswith("seq,time,who,what,operation,")
 
 
+def test_a_session_is_found_by_the_beginning_of_its_id_and_a_wrong_one_is_named(audited_home: Home) -> None:
+    session = "469a1220-705a-41b5-afa5-f59d1eebfc21"
+    log = Path(audited_home.audit.path)
+    log.write_text(log.read_text().replace('"session":"s1"', f'"session":"{session}"'))
+    assert audited_home.json("audit", "show", "--session", "469a1220") == audited_home.json(
+        "audit", "show", "--session", session
+    )
+    assert audited_home.json("audit", "show", "--session", "469a1220")
+    assert audited_home.json("audit", "show", "--session", "469a") == []  # could be many
+    shown = audited_home.run("audit", "show", "--session", "nosuch").stdout
+    assert shown == "nothing was decided in session nosuch; `dragoman sessions` lists the ids\n"
+
+
 def test_an_export_can_be_verified(audited_home: Home) -> None:
     """The export has everything that the hashes cover."""
     exported = audited_home.work / "exported.jsonl"

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dragoman.cli import exit_codes
+from dragoman.cli.connect.record import MIN_ID_PREFIX
 from dragoman.cli.parser import Parser
 from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import report
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> int:
         default="show",
     )
     parser.add_value("--file", "FILE", "use this log instead of your own")
-    parser.add_value("--session", "ID", "show, export: only this session")
+    parser.add_value("--session", "ID", "show, export: only this session: its id, or the beginning")
     parser.add_value("--last", "N", f"show: number of entries ({DEFAULT_LAST})", type=int, default=DEFAULT_LAST)
     parser.add_value("--expect", "N:HASH", "verify: require this entry; can be repeated", repeated=True)
     parser.add_flag("--fleet", "verify: the logs of all nodes of a fleet, against the anchors in its database")
@@ -82,7 +83,12 @@ def main(arguments: list[str]) -> int:
 
 def _selected_entries(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     entries = AuditLog(options.path).entries()
-    return (entry for entry in entries if options.session in (None, entry.get("session", "")))
+    return (entry for entry in entries if _is_of_session(str(entry.get("session", "")), options.session))
+
+
+def _is_of_session(session: str, wanted: str | None) -> bool:
+    """Return whether this is the id of the wanted session, or begins with what `dragoman sessions` shows of it."""
+    return wanted in (None, session) or (len(wanted or "") >= MIN_ID_PREFIX and session.startswith(wanted or ""))
 
 
 def show_entries(_: Parser, options: argparse.Namespace) -> int:
@@ -95,7 +101,10 @@ def show_entries(_: Parser, options: argparse.Namespace) -> int:
         ]
         reason = f"  ({entry['reason']})" if entry.get("reason") else ""
         lines.append("  ".join(part for part in fields if part) + reason)
-    return report(options, list(entries), lines or "nothing was decided yet")
+    nothing = "nothing was decided yet"
+    if options.session is not None:
+        nothing = f"nothing was decided in session {options.session}; `dragoman sessions` lists the ids"
+    return report(options, list(entries), lines or nothing)
 
 
 def verify_log(parser: Parser, options: argparse.Namespace) -> int:
