@@ -424,6 +424,22 @@ async def test_filter_rejects_the_permission_of_a_tool(tmp_path: Path) -> None:
         await chain.client.expect(method="session/request_permission")
 
 
+@pytest.mark.parametrize("kind", ["tool_call", "tool_call_update"])
+@pytest.mark.parametrize("asked", [{}, {"title": "read"}])
+async def test_filter_rejects_the_permission_of_a_tool_that_was_named_before(kind: str, asked: Json) -> None:
+    options = [{"optionId": "no", "name": "No", "kind": "reject_once"}]
+    async with running_chain(["filter --tool 'web*'"]) as chain:
+        await chain.initialize()
+        update = {"sessionUpdate": kind, "toolCallId": "t", "title": "web search"}
+        chain.agent.send({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
+        await chain.client.expect(method="session/update")
+        question = {"sessionId": "s", "toolCall": {"toolCallId": "t", **asked}, "options": options}
+        chain.agent.send(call(1, "session/request_permission", question))
+        await chain.agent.expect(id=1, result={"outcome": {"outcome": "selected", "optionId": "no"}})
+        chain.agent.send(call(2, "session/request_permission", {**question, "toolCall": {"toolCallId": "u", **asked}}))
+        await chain.client.expect(method="session/request_permission")
+
+
 @pytest.mark.item("BR-22")
 @pytest.mark.parametrize("member", ["params", "mcpParams"])
 async def test_filter_refuses_a_tool_of_mcp_whatever_stands_beside_its_name(member: str) -> None:

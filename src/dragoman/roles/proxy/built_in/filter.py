@@ -26,8 +26,40 @@ _PATH_MEMBERS = ("path", "cwd")
 
 _PROMPT = "session/prompt"
 
+# Tool calls whose names are remembered as refused. Beyond that, a question that does not name its tool is refused.
+_MAX_REFUSED = 100_000
+
 # No session works without these.
 _NEEDED = ("initialize", _PROMPT)
+
+
+class _RefusedTools:
+    """Finds the permission requests of the tools to refuse, also those that name their tool by the id of the call."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [glob_matcher(each) for each in patterns]
+        self._calls: set[int] = set()  # hashes of session and id
+
+    def matches(self, names: Sequence[Any]) -> bool:
+        """Return whether one of the names is that of a tool to refuse."""
+        return any(matches(name) for matches in self._patterns for name in names if isinstance(name, str))
+
+    def note_update(self, values: Any) -> None:
+        """Remember the call that an update names."""
+        update = values.get("update") if isinstance(values, dict) else None
+        if not isinstance(update, dict) or len(self._calls) >= _MAX_REFUSED:
+            return
+        if self.matches([update.get("name"), update.get("title")]):
+            self._calls.add(hash((str(values.get("sessionId")), str(update.get("toolCallId")))))
+
+    def refused_name(self, params: RequestPermissionParams) -> str:
+        """Return the name of the tool if the request is to be refused; otherwise ""."""
+        call = params.tool_call
+        names = [value for value in (getattr(call, "name", None), call.title) if isinstance(value, str) and value]
+        is_known = hash((params.session_id, call.tool_call_id)) in self._calls
+        if is_known or self.matches(names) or (not names and len(self._calls) >= _MAX_REFUSED):
+            return (*names, call.tool_call_id)[0] or "without a name"
+        return ""
 
 
 def make(method: Sequence[str] = (), tool: Sequence[str] = (), path: Sequence[str] = ()) -> Proxy:
@@ -35,7 +67,7 @@ def make(method: Sequence[str] = (), tool: Sequence[str] = (), path: Sequence[st
     if not (method or tool or path):
         raise ValueError("the proxy filter needs something to refuse: --method, --tool or --path")
     proxy = Proxy("filter")
-    methods, tools = [glob_matcher(each) for each in method], [glob_matcher(each) for each in tool]
+    methods, tools = [glob_matcher(each) for each in method], _RefusedTools(tool)
     is_refused = path_matcher(tuple(path), ("/",), os.path.expanduser("~")) if path else None
     for pattern in path:
         if fault := path_pattern_fault(pattern):
@@ -52,8 +84,10 @@ def make(method: Sequence[str] = (), tool: Sequence[str] = (), path: Sequence[st
             raise ProtocolError(Kind.ACCESS_DENIED, f"the filter of this chain refuses {passing.method}")
         if passing.receiver is Side.CLIENT and passing.method.startswith(("fs/", "terminal/")) and is_refused:
             _check_paths(json_values(passing.raw))
-        if passing.method.lstrip("_") in ("mcp/message", "mcp/request") and tools:
+        if passing.method.lstrip("_") in ("mcp/message", "mcp/request") and tool:
             _check_mcp(json_values(passing.raw))
+        if passing.method == "session/update" and tool:
+            tools.note_update(json_values(passing.raw))
 
     def _check_paths(values: Any) -> None:
         if isinstance(values, list):
@@ -73,22 +107,21 @@ def make(method: Sequence[str] = (), tool: Sequence[str] = (), path: Sequence[st
         # Both: the peer decides which of them it reads.
         for inner in (values.get("params"), values.get("mcpParams")) if isinstance(values, dict) else ():
             name = inner.get("name") if isinstance(inner, dict) else None
-            if isinstance(name, str) and any(matches(name) for matches in tools):
+            if tools.matches([name]):
                 raise ProtocolError(Kind.ACCESS_DENIED, f"the filter of this chain refuses the tool {name}")
 
-    if tools:
+    if tool:
 
         @proxy.from_agent("session/request_permission")
         async def ask(
             params: RequestPermissionParams, forward: Forward[RequestPermissionResult]
         ) -> RequestPermissionResult:
-            call = params.tool_call
-            names = [value for value in (getattr(call, "name", None), call.title) if isinstance(value, str)]
-            if not any(matches(name) for matches in tools for name in names):
+            name = tools.refused_name(params)
+            if not name:
                 return await forward(params)
             rejects = [option.option_id for option in params.options if str(option.kind).startswith("reject")]
             if not rejects:
-                raise ProtocolError(Kind.PERMISSION_DENIED, f"the filter of this chain refuses the tool {names[0]}")
+                raise ProtocolError(Kind.PERMISSION_DENIED, f"the filter of this chain refuses the tool {name}")
             return RequestPermissionResult(outcome=SelectedOutcome(option_id=rejects[0]))
 
     return proxy
