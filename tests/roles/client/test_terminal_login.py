@@ -15,6 +15,7 @@ from dragoman.schema.auth import AuthMethod
 from dragoman.schema.content import TextContent
 from dragoman.testing import ScriptedPeer, connect_in_memory
 from dragoman.transport.memory import memory_pair
+from dragoman.transport.sandbox.spec import Sandbox
 
 # An agent that works for those who signed in: `--login` writes the token, a session needs it.
 AGENT = """
@@ -72,6 +73,29 @@ async def test_the_user_logs_in_by_the_agents_own_command_and_the_agent_restarts
         assert "PATH" in ran[0].env
         session = await remote.open_session(str(tmp_path))
         assert (await session.ask("hi")).startswith("hello Ada x, from ")
+
+
+async def test_an_agent_in_a_sandbox_sets_no_variables_for_its_login_outside(tmp_path: Path) -> None:
+    ran: list[TerminalLogin] = []
+
+    def runner(signing: TerminalLogin) -> int:
+        ran.append(signing)
+        return 0
+
+    async def login(**allowed: Any) -> None:
+        sandbox = Sandbox(read=(str(Path(__file__).parents[3]),), **allowed)
+        words = command(tmp_path, 0)
+        async with connect(words, dialect="v1", cwd=str(tmp_path), sandbox=sandbox, terminal_login=runner) as remote:
+            await remote.authenticate("device")
+
+    with pytest.raises(
+        ProtocolError, match="sets EXIT, WHO for its login, which runs outside of the sandbox"
+    ) as caught:
+        await login()
+    assert caught.value.kind == Kind.PERMISSION_DENIED
+    assert ran == []
+    await login(env=("EXIT", "WHO"))
+    assert ran[0].env["WHO"] == "Ada"
 
 
 async def test_an_exit_code_other_than_0_is_a_failure_and_the_agent_stays_as_it_is(tmp_path: Path) -> None:

@@ -190,8 +190,18 @@ class Dialer:
             raise ProtocolError(
                 Kind.CAPABILITY_UNSUPPORTED, f"{self._display_name} was not started by a command; log in where it runs"
             )
+        from dragoman.policy.shell_commands import behavior_variables
         from dragoman.transport.process.launch import inherited_environment
 
+        # The login is outside of the sandbox: LD_PRELOAD would run a library that the agent wrote inside.
+        if self.sandbox is not None and (
+            names := [name for name in behavior_variables(method.env or {}) if name not in self.sandbox.env]
+        ):
+            message = (
+                f"{self._display_name} sets {', '.join(names)} for its login, which runs outside of the sandbox; "
+                "log in with its own command, or name the variables with --sandbox-env"
+            )
+            raise ProtocolError(Kind.PERMISSION_DENIED, message, {"methodId": method.id})
         return build_login(
             method, parse_command(self._target), self.cwd, inherited_environment(self._env, self._inherit_env)
         )
