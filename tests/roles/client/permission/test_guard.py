@@ -176,6 +176,8 @@ async def test_one_yes_covers_the_tool_call_and_the_one_use_that_it_is_about(tmp
         ({"old_text": "one\ntwo", "new_text": "one\n2"}, "one\n2\n", True),
         ({"old_text": "two", "new_text": "2"}, "one\n2\n", True),
         ({"new_text": "one\n2\n"}, "one\n2\n", True),
+        ({"old_text": "o", "new_text": "0"}, "0ne\ntwo\n", True),
+        ({"old_text": "o", "new_text": "0"}, "0ne\ntw0\n", True),
         ({"old_text": "one\ntwo\n", "new_text": "one\n2\n"}, "one\n2\nevil\n", False),
         ({"old_text": "two", "new_text": "2"}, "2", False),
         ({"old_text": "three", "new_text": "3"}, "one\ntwo\n", False),

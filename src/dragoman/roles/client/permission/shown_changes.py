@@ -39,15 +39,22 @@ def is_as_shown(changes: Sequence[ShownChange], use: PermissionPrompt) -> bool:
     shown = [change for change in changes if change.path == use.questions[0].resource]
     if not shown or use.new_text is None:
         return False
-    text = (use.read_current() if use.read_current is not None else None) or ""
-    for change in shown:
+    current = (use.read_current() if use.read_current is not None else None) or ""
+    # A part that occurs several times may be replaced once, or everywhere: agents show both in the same way.
+    results = (_apply(shown, current, count) for count in (1, -1))
+    return any(result is not None and _is_same(result, use.new_text) for result in results)
+
+
+def _apply(changes: Sequence[ShownChange], text: str, count: int) -> str | None:
+    """Return the text with these changes; None if one of them is of another text."""
+    for change in changes:
         if not change.old or _is_same(change.old, text):
             text = change.new
         elif change.old in text:
-            text = text.replace(change.old, change.new, 1)
+            text = text.replace(change.old, change.new, count)
         else:
-            return False
-    return _is_same(text, use.new_text)
+            return None
+    return text
 
 
 def _is_same(text: str, other: str) -> bool:
