@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ ABLE = {
 OPENAI = {"providerId": "main", "apiType": "openai", "baseUrl": "https://models.example/v1"}
 
 
-def full_agent(**more: Any) -> Agent:
+def full_agent(login: Callable[[Any], Any] = lambda _: None, **more: Any) -> Agent:
     """Return an agent with every capability that our agents have."""
     agent = talker(
         **more,
@@ -40,7 +41,7 @@ def full_agent(**more: Any) -> Agent:
         options=[Option.select("a-config-id", ["one", "two"])],
         providers=[Provider(id="main", supported=["openai"])],
     )
-    agent.authenticate("key")(lambda _: None)
+    agent.authenticate("key")(login)
     agent.on("_acme/echo")(lambda said: {"heard": said})
     return agent
 
@@ -295,13 +296,12 @@ async def test_auth_status_is_asked_for_the_user_and_sent_to_their_clients_only(
 
 async def test_questions_during_a_call_go_to_the_calling_client(tmp_path: Path) -> None:
     def asking_agent() -> Agent:
-        agent = full_agent()
-
-        @agent.authenticate("key")
         async def login(_: Any) -> None:
             link = await agent.elicit("Your key?", url="https://login.example")
             assert link
             link.complete()
+
+        agent = full_agent(login)
 
         @agent.on_session_opened
         async def started(_: Any) -> None:

@@ -89,7 +89,6 @@ class Replay:
         self._ids: dict[Any, Any] = {}
         self._called_off: set[Any] = set()
         agent.prompt_handler = self.answer  # a recording may have several connections
-        agent.on_session_opened(self.on_opened)
 
     # --- the author's part ------------------------------------------------------------------------------------
 
@@ -428,7 +427,8 @@ def replayed(group: list[str]) -> list[Replay]:
     async def main() -> list[Replay]:
         agent = agent_of(load(group[0]))
         sessions: dict[str, str] = {}
-        replays = []
+        replays: list[Replay] = []
+        agent.on_session_opened(lambda session: replays[-1].on_opened(session))
         async with asyncio.timeout(BOUND):
             for name in group:
                 replays.append(Replay(agent, load(name), sessions))

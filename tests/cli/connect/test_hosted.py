@@ -299,6 +299,7 @@ FLAGS: dict[str, tuple[tuple[str, ...], str]] = {
     "place": (("--place", "git:https://git.example/x"), ""),
     "policy": (("--policy", "p.toml"), "the host decides this"),
     "prompt": (("--prompt", "x"), ""),
+    "prompt_file": (("--prompt-file", "a.txt"), ""),
     "quiet": (("--quiet",), ""),
     "sandbox": (("--sandbox",), "the host decides this"),
     "sandbox_env": (("--sandbox-env", "X"), "the host decides this"),

@@ -104,8 +104,7 @@ class ClientLogin:
         known = [id for id, method in declared.items() if method.form != types.AuthForm.TERMINAL] + [
             id for id in agent._auth_hooks if id not in declared
         ]
-        is_listed = method_id in declared or not (known or self._client.dialect.official)
-        if not is_listed or agent.auth_required:
+        if (known and method_id not in declared) or agent.auth_required:
             raise ProtocolError(
                 Kind.INVALID_PARAMS, f"unknown auth method {method_id!r}; available: {', '.join(known) or 'none'}"
             )
