@@ -127,6 +127,41 @@ async def test_a_component_that_cannot_be_started_is_named_on_the_wire_and_on_st
         assert "proxy 1 (no-such-proxy-here) cannot be started" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            ["conduct", "no-such-proxy", "--", *SMALL_AGENT],
+            "proxy 1 (no-such-proxy) cannot be started: no-such-proxy: there is no such command on PATH; install "
+            "it, or give its full path",
+        ),
+        (
+            ["conduct", "contxt --max 3", "--", *SMALL_AGENT],
+            "proxy 1 (contxt) cannot be started: contxt: there is no such command on PATH; did you mean context?",
+        ),
+        (
+            ["conduct", "context", "--", "./nosuch"],
+            "the agent cannot be started: ./nosuch: there is no such file",
+        ),
+        (
+            ["translate", "--", "no-such-agent"],
+            "the agent cannot be started: no-such-agent: there is no such command",
+        ),
+    ],
+)
+def test_a_missing_program_is_named_before_a_client_connects(tmp_path: Path, words: list[str], expected: str) -> None:
+    ran = dragoman(*words, cwd=tmp_path)
+    assert ran.stderr.startswith(f"dragoman: {expected}")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_programs_that_are_there_are_not_reported(tmp_path: Path) -> None:
+    (tmp_path / "proxy").write_text("#!/bin/sh\n")
+    (tmp_path / "proxy").chmod(0o755)
+    assert dragoman("conduct", "./proxy", "context", "--", *SMALL_AGENT, cwd=tmp_path).stderr == ""
+    assert dragoman("translate", "--", *SMALL_AGENT, cwd=tmp_path).stderr == ""
+
+
 BAD_CONFIG = """\
 [chains.b]
 proxies = [{ proxy = "y", on_exit = "explode" }, 3]

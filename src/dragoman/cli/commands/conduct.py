@@ -66,9 +66,10 @@ def main(arguments: list[str]) -> int:
     if options.as_proxy and (command or options.agent):
         parser.error("with --as-proxy the agent is that of the other conductor; leave it out")
 
-    from dragoman.cli.connect.chains import open_chain
+    from dragoman.cli.connect.chains import open_chain, report_missing_programs
 
     chain = open_chain(parser, options, command)
+    report_missing_programs(chain)
 
     from dragoman.engine.loop import run as run_loop
     from dragoman.roles.client.callbacks import is_login_run, run_agent_login

@@ -13,6 +13,7 @@ from dragoman.cli.parser import Parser
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.dialect.dialects import DIALECT_NAMES
 from dragoman.engine.loop import run as run_loop
+from dragoman.transport.address import is_remote
 
 if TYPE_CHECKING:
     from dragoman import Sandbox
@@ -83,9 +84,13 @@ def main(arguments: list[str]) -> int:
     if reason := session_options.sandbox_unavailable_reason(confined):
         return parser.fail(reason, exit_codes.NO_SANDBOX)
 
+    from dragoman.cli.connect.missing_program import report_missing_program
     from dragoman.config.paths import user_paths
     from dragoman.config.session_ids import SessionIdsFile
     from dragoman.roles.proxy.proxy import translate
+
+    if not is_remote(command[0]):
+        report_missing_program("the agent", command)
 
     def report(text: str) -> None:
         print(f"dragoman: {sanitize_line(text)}", file=sys.stderr, flush=True)

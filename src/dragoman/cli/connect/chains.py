@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dragoman.cli.connect.missing_program import report_missing_program
 from dragoman.cli.connect.which_agent import resolve_agent
 from dragoman.cli.parser import Parser, unknown_word
 from dragoman.config.chains_section import ChainSection, ProxySection
@@ -13,6 +14,7 @@ from dragoman.config.config_file import NamedAgent, load_config
 from dragoman.config.paths import user_paths
 from dragoman.roles.proxy.chain import Chain
 from dragoman.roles.proxy.component import Component
+from dragoman.transport.address import is_remote
 from dragoman.transport.base import Transport
 
 Wrap = Callable[[Transport, str], Transport]
@@ -70,3 +72,15 @@ def _make(
 def _component(section: ProxySection) -> Component:
     on_exit: Any = section.on_exit
     return Component(proxy=section.proxy, name=section.name, on_exit=on_exit, env=section.env, dialect=section.dialect)
+
+
+def report_missing_programs(chain: Chain) -> None:
+    """Name the proxies and the agent of a chain whose program is not there, on stderr."""
+    from dragoman.roles.proxy.built_in.table import BUILT_IN
+
+    for number, component in enumerate(chain.proxy_components, 1):
+        if component.command:
+            who = f"proxy {number} ({component.label})"
+            report_missing_program(who, component.command, component.env, BUILT_IN)
+    if chain.agent_command and not is_remote(chain.agent_command[0]):
+        report_missing_program("the agent", chain.agent_command)

@@ -87,6 +87,11 @@ class Chain:
         """The command of the agent; empty if the chain has none of its own."""
         return parse_command(self._agent) if isinstance(self._agent, str | Sequence) else []
 
+    @property
+    def proxy_components(self) -> list[Component]:
+        """The proxies, in order."""
+        return self._components()
+
     def _components(self) -> list[Component]:
         return [component_of(proxy) for proxy in self._proxies]
 
