@@ -13,6 +13,7 @@ DIED = 7
 NO_SANDBOX = 8
 TIMEOUT = 9
 NO_STORE = 10
+HANGUP = 129  # 128 + SIGHUP
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 TERMINATED = 143  # 128 + SIGTERM
 BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader of our output is gone
@@ -38,6 +39,7 @@ TABLE: tuple[tuple[int, str], ...] = (
     (NO_SANDBOX, "the sandbox is not available on this machine"),
     (TIMEOUT, "the run took longer than --timeout"),
     (NO_STORE, "the store cannot be used (locked, full, read-only, damaged or too new)"),
+    (HANGUP, "the terminal was closed (SIGHUP)"),
     (INTERRUPTED, "interrupted by Ctrl-C"),
     (TERMINATED, "ended by SIGTERM"),
 )

@@ -413,7 +413,8 @@ def test_a_cancelled_turn_that_ends_in_an_error_is_cancelled_and_has_the_error(t
     assert last["body"]["exitCode"] == 5
 
 
-def test_sigterm_ends_a_run_with_its_result(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_a_run_with_its_result(tmp_path: Path, number: signal.Signals, code: int) -> None:
     command = [*DRAGOMAN, "run", "--json", "--prompt", "/slow 1000", "--", *EVERYTHING]
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
@@ -421,8 +422,23 @@ def test_sigterm_ends_a_run_with_its_result(tmp_path: Path) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             if "tool_call" in line:
-                process.terminate()
+                process.send_signal(number)
                 break
         last = json.loads(process.stdout.read().splitlines()[-1])
-    assert process.returncode == 143
-    assert (last["kind"], last["body"]["exitCode"]) == ("result", 143)
+    assert process.returncode == code
+    assert (last["kind"], last["body"]["exitCode"]) == ("result", code)
+
+
+def test_a_run_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    command = ["nohup", *DRAGOMAN, "run", "--json", "--prompt", "/slow 1", "--", *EVERYTHING]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "tool_call" in line:
+                process.send_signal(signal.SIGHUP)
+                break
+        last = json.loads(process.stdout.read().splitlines()[-1])
+    assert process.returncode == 0
+    assert last["body"]["stopReason"] == "end_turn"

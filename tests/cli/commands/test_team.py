@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.bridge.team.repository import git, make_repository
-from tests.cli.process import DRAGOMAN, TIMEOUT, dragoman, in_process
+from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, dragoman, in_process
 
 AGENT = f"{sys.executable} {Path(__file__).parents[1] / 'small_agent.py'}"
 TWO = f"a={AGENT},b={AGENT}"
@@ -179,3 +180,17 @@ def test_compare_outside_a_repository_says_what_to_do(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert "is not in a git repository: run `git init` and commit, or do not isolate" in result.stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", ["compare", "race"])
+def test_a_closed_terminal_leaves_no_worktree(repository: Path, command: str) -> None:
+    words = [*DRAGOMAN, command, "/slow 100", "--agents", f"a={shlex.join(EVERYTHING)}"]
+    with subprocess.Popen(
+        words, cwd=repository, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        started = time.monotonic()
+        while git(repository, "worktree", "list").count("\n") < 2 and time.monotonic() - started < TIMEOUT:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGHUP)
+    assert process.returncode == 129
+    assert len(git(repository, "worktree", "list").splitlines()) == 1

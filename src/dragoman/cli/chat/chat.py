@@ -82,8 +82,8 @@ class Chat:
                     return exit_codes.OK
                 if not self._is_open:
                     self._output.write_line("interrupted", "yellow")
-                    return exit_codes.INTERRUPTED
-                return exit_codes.INTERRUPTED if self._background.is_turn_running else exit_codes.OK
+                    return interrupts.exit_code
+                return interrupts.exit_code if self._background.is_turn_running else exit_codes.OK
             except (ProtocolError, ConnectionFailed) as error:
                 self._output.write_line(f"dragoman chat: {error_text(error)}", "red")
                 if not isinstance(error, ConnectionFailed) or not await self._ask_restart():

@@ -71,7 +71,7 @@ async def run_demo_prompt(options: SessionOptions) -> int:
             turn = await run_turn(opened, PROMPT, view, interrupts)
             return report_turn_end(turn.stop_reason or "", terminal)
     except asyncio.CancelledError:
-        return exit_codes.INTERRUPTED
+        return interrupts.exit_code
     except ConnectionFailed as error:
         terminal.diagnostics.write_line(error_text(error), "red")
         return exit_codes.DIED

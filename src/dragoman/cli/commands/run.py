@@ -196,7 +196,7 @@ async def prompt_agent(
     except asyncio.CancelledError:
         if json_output is None or json_output.failure is None:
             diagnostics.write_line("interrupted", "yellow")
-        return finish(exit_codes.TERMINATED if interrupts.is_terminated else exit_codes.INTERRUPTED)
+        return finish(interrupts.exit_code)
     except (ProtocolError, ConnectionFailed) as failure:
         error = as_agent_exit(failure)
         code = report_failure(error, terminal, redact, has_timeout=timeout is not None)

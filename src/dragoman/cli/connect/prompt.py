@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman import ClientSession, ClientTurn, Kind, ProtocolError
+from dragoman.cli import exit_codes
 from dragoman.cli.connect.local import OpenSession
 from dragoman.cli.ui.turn_view import TurnView
 from dragoman.config.private_files import open_regular
@@ -118,16 +119,19 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.on_interrupt: Callable[[], None] | None = None
-        self.is_terminated = False  # by SIGTERM
+        self.exit_code = exit_codes.INTERRUPTED  # of a program that was interrupted
         self._main_task = asyncio.current_task()
         try:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._on_sigint)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_sigterm)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end, exit_codes.TERMINATED)
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._end, exit_codes.HANGUP)
         except (NotImplementedError, RuntimeError, ValueError):
             pass  # not the main thread: another thread handles Ctrl-C
 
-    def _on_sigterm(self) -> None:
-        self.is_terminated = True
+    def _end(self, exit_code: int) -> None:
+        """End the program in order: the end of the turn is stored, worktrees are removed, the agents stop."""
+        self.exit_code = exit_code
         if self._main_task is not None:
             self._main_task.cancel()
 

@@ -134,7 +134,7 @@ async def run_contest(contest: Contest) -> int:
                 await team.drop_branches(except_of=comparison.winner)
     except asyncio.CancelledError:
         terminal.diagnostics.write_line("interrupted; all agents are stopped", "yellow")
-        return exit_codes.TERMINATED if interrupts.is_terminated else exit_codes.INTERRUPTED
+        return interrupts.exit_code
     finally:
         await guards.close()
     runs = list(comparison.runs.values())
