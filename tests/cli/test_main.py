@@ -87,6 +87,34 @@ def test_a_missing_agent_command_is_one_error_line() -> None:
     assert ran.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sessions", "list", "--json", "--nosuch"),
+        ("compare", "x", "--json"),
+        ("policy", "explain", "--json"),
+        ("agents", "add", "--json"),
+    ],
+)
+def test_wrong_usage_with_json_is_json_too(tmp_path: Path, words: tuple[str, ...]) -> None:
+    ran = in_process(*words, cwd=tmp_path)
+    assert ran.returncode == 2
+    error = json.loads(ran.stdout)["error"]
+    assert error["kind"] == "usage"
+    assert error["message"] in ran.stderr
+
+
+def test_wrong_usage_of_run_with_json_is_a_result_line(tmp_path: Path) -> None:
+    ran = in_process("run", "--json", "--prompt", " ", "--", *EVERYTHING, cwd=tmp_path, text="")
+    assert ran.returncode == 2
+    (result,) = map(json.loads, ran.stdout.splitlines())
+    assert (result["kind"], result["body"]["exitCode"]) == ("result", 2)
+    assert result["body"]["error"] == {"kind": "usage", "message": "the prompt is empty"}
+    assert in_process("agents", "add", "one", "--", *EVERYTHING, cwd=tmp_path).returncode == 0
+    ran = in_process("run", "--json", "--agent", "nosuch", "hi", cwd=tmp_path)
+    assert "there is no agent 'nosuch'; choose one" in json.loads(ran.stdout)["body"]["error"]["message"]
+
+
 @pytest.mark.parametrize("words", [("run", "hi", "--session"), ("sessions", "show")])
 def test_an_argument_that_is_not_utf_8_is_one_error_line(tmp_path: Path, words: tuple[str, ...]) -> None:
     end = ["--", *EVERYTHING] if words[0] == "run" else []

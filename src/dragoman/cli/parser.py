@@ -103,6 +103,8 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self._words: list[str] = []  # that are parsed
+        # What --json prints for wrong usage.
+        self.write_json_error: Callable[[str], object] = _print_json_error
 
     def add_flag(self, name: str, help: str) -> None:
         """Add an option without a value; `name` may have a short form before it: "-q --quiet"."""
@@ -128,8 +130,14 @@ class Parser(argparse.ArgumentParser):
         if re.match("argument [A-Z]", message) and (unknown := self._unknown_option()):
             message = f"unrecognized arguments: {unknown}"
         message += self._advice(message)
+        self.print_json_error(message)
         print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
         sys.exit(2)
+
+    def print_json_error(self, message: str) -> None:
+        """Print wrong usage as JSON to stdout, if JSON is wanted."""
+        if "--json" in self._words and "--json" in self._option_string_actions:
+            self.write_json_error(message)
 
     def _unknown_option(self) -> str:
         """Return the first word that looks like an option and is none; "" if there is none."""
@@ -198,6 +206,12 @@ class Parser(argparse.ArgumentParser):
         if not command:
             self.error("give the command of the agent after --, as in: -- my-agent --acp")
         return options, command
+
+
+def _print_json_error(message: str) -> None:
+    import json
+
+    print(json.dumps({"error": {"kind": "usage", "message": message}}), flush=True)
 
 
 def add_host_options(parser: Parser) -> None:

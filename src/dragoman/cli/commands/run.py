@@ -103,6 +103,9 @@ def main(arguments: list[str]) -> int:
     parser.add_flag("--json", "print each log entry as a JSON line, then the result")
     parser.add_value("--trace", "FILE", "record every message for `dragoman inspect show`; must be a new file")
     session_options.add_session_options(parser)
+    parser.write_json_error = lambda message: JsonOutput(sys.stdout.buffer).write_result(
+        exit_codes.USAGE, error={"kind": "usage", "message": message}
+    )
     given, command = parser.read(arguments)
     if given.quiet and given.verbose:
         parser.error("--quiet and --verbose cannot be used together")

@@ -106,6 +106,7 @@ def _exit_with_choices(parser: Parser, problem: str, configured: Config, environ
             )
         parser.error(f"{problem}; add it with: {how}")
     advice = f"choose one with {_choice_syntax(parser)}, or permanently with: dragoman agents default NAME"
+    parser.print_json_error(f"{problem}{'' if problem.endswith('?') else ';'} {advice}")
     print(
         f"{parser.prog}: {problem}{'' if problem.endswith('?') else ';'} {advice}; available agents:", file=sys.stderr
     )
