@@ -28,6 +28,10 @@ from dragoman.schema.permission import RequestPermissionParams
 from dragoman.store.contract import Summary, decode_entry
 from dragoman.transport.base import Transport
 
+# How long a host may take to answer initialize. By default it gives an agent 120 seconds, and 20 in each other dialect;
+# it must fail first, because its error says what to do. Seconds.
+START_LIMIT = 240.0
+
 
 class HostedSession(OpenSession):
     """A session on a host, which other members can join."""
@@ -107,8 +111,15 @@ class HostedSession(OpenSession):
         assert self._options.host is not None
         return f"connecting to {sanitize_line(self._options.host.display_name)}"
 
+    @property
+    def _start_limit(self) -> float:
+        return START_LIMIT
+
     def _no_answer_text(self) -> str:
-        return f"{self._options.host and self._options.host.display_name} did not answer; see dragoman hosts"
+        return (
+            f"{self._options.host and self._options.host.display_name} did not answer within {START_LIMIT:g} s; "
+            "see dragoman hosts; if it answers there, its agent is silent: dragoman serve --verbose says what it tries"
+        )
 
     @property
     def _target(self) -> str:

@@ -128,13 +128,13 @@ class OpenSession:
             "permission": self.permission_ui.permission,
             "workspace": self.permission_ui.workspace,
             "elicit": None if prompter is None else FormPrompt(self.permission_ui, prompter),
-            "initialize_timeout": INITIALIZE_TIMEOUT if options.timeout is None else options.timeout,
+            "initialize_timeout": self._start_limit if options.timeout is None else options.timeout,
             "timeout": REQUEST_TIMEOUT if options.timeout is None else options.timeout,
             "trace": options.trace,
         }
         pending = connect(self._target, **connect_options | self._connect_options())
         try:
-            async with asyncio.timeout(INITIALIZE_TIMEOUT if options.timeout is None else None):
+            async with asyncio.timeout(self._start_limit if options.timeout is None else None):
                 self.agent = await stack.enter_async_context(pending)
         except TimeoutError:
             raise StartFailed(self._no_answer_text()) from None
@@ -207,6 +207,11 @@ class OpenSession:
     @property
     def _start_text(self) -> str:
         return f"starting {sanitize_line(self._options.agent.name)}"
+
+    @property
+    def _start_limit(self) -> float:
+        """How long the agent may take to answer. Seconds."""
+        return INITIALIZE_TIMEOUT
 
     def _no_answer_text(self) -> str:
         command = shlex.join([self._options.agent.command, *self._options.agent.args])

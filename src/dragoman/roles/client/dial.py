@@ -271,7 +271,8 @@ class Dialer:
         reasons = "; ".join(f"{', '.join(dialects)}: {reason}" for reason, dialects in refusals.items())
         raise StartFailed(
             f"{self._display_name} does not understand initialize {understood} ({reasons}); "
-            "if you know its dialect, name it; if it starts slowly, start it once by hand first"
+            "if you know its dialect, name it (dialect = in [agents.NAME] of config.toml, --dialect, or dialect=); "
+            "if it starts slowly, start it once by hand first"
         )
 
     async def _initialize(self, connection: Connection, cwd: str) -> ConnectedAgent:
