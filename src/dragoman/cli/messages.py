@@ -15,7 +15,7 @@ from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError, 
 _CLI_ADVICE: Mapping[str, str] = {
     "(tls=FILE)": "(dragoman hosts add NAME URL --ca FILE)",
     "(token=..., or a share link)": "(--token-file, DRAGOMAN_TOKEN, or dragoman hosts add NAME URL)",
-    "or say tls=False if the network is safe": "or through a tunnel of another kind",
+    "or pass tls=False if the network is safe": "or through a tunnel of another kind",
 }
 
 # Refusals that can come from a host, from its server or from our own side, not only from the agent.

@@ -117,6 +117,14 @@ def test_host_without_a_value_is_the_default_host(run: Run) -> None:
     assert "put the prompt before --host" in run("run", "--host", "hello there").err
 
 
+def test_an_address_that_no_command_can_use_is_not_added(run: Run) -> None:
+    added = run("hosts", "add", "office", "http://office.example:7437", text="dgm_secret\n")
+    assert (added.code, added.out) == (2, "")
+    assert "without TLS only this machine can be used; use https://, forward the port with ssh -L, or" in added.err
+    assert "tls=False" not in added.err
+    assert "no host is configured" in run("hosts").out
+
+
 def test_a_host_is_added_with_its_token_in_a_private_file(run: Run, tmp_path: Path) -> None:
     added = run("hosts", "add", "office", "https://office.example:7437", "--default", text="dgm_secret\n")
     assert added.code == 0, added.err

@@ -26,8 +26,9 @@ from dragoman.config import host_tokens
 from dragoman.config.config_file import NAME_PATTERN, NAME_RULE
 from dragoman.config.host_section import NamedHost
 from dragoman.config.paths import UserPaths, user_paths
-from dragoman.errors import ConfigFault, ConnectionFailed, ProtocolError
+from dragoman.errors import ConfigFault, ConnectionFailed, ProtocolError, StartFailed
 from dragoman.transport.address import is_remote
+from dragoman.transport.remote.address import parse_address
 
 # The name of the host on this machine.
 LOCAL_HOST = ""
@@ -132,6 +133,10 @@ def add_host(parser: Parser, options: argparse.Namespace) -> int:
         given_url = _read_secret(f"link or URL of {name}: ")
     if not is_remote(given_url):
         parser.error("give the URL of the host, as in: add office https://office.example:7437")
+    try:
+        parse_address(given_url)
+    except StartFailed as error:  # no command could use it
+        parser.error(with_cli_advice(str(error)))
     url, url_token = split_token(given_url)  # the token of a share link belongs in the file, not in the list
     # A token is for one server: it is not sent to another.
     file = before.token_file if before is not None and urlsplit(before.url)[:2] == urlsplit(url)[:2] else ""
