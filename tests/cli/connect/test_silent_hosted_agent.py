@@ -13,7 +13,7 @@ from tests.cli.process import DRAGOMAN, TIMEOUT
 from tests.cli.serve_process import Served
 
 
-def test_a_client_of_a_silent_agent_hears_of_its_dialect(tmp_path: Path) -> None:
+def test_a_client_of_a_silent_agent_is_told_to_set_its_dialect(tmp_path: Path) -> None:
     folder = tmp_path / "config" / "dragoman"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text("[host.limits]\nopen_timeout = 0.5\n")
