@@ -60,6 +60,12 @@ def host_limits(section: HostSection) -> HostLimits:
     return HostLimits(**typed, waits_unattended=section.unattended == "wait")
 
 
+def effective_limits(endpoint: ServerLimits, host: HostLimits) -> dict[str, float]:
+    """Return every limit by its configuration key, so that whoever reads it can find and change it."""
+    values = {name: getattr(endpoint, name) for name in ServerLimits.__struct_fields__}
+    return values | {name: getattr(host, field) for name, field in HOST_LIMIT_FIELDS.items()}
+
+
 def roots_lookup(section: HostSection) -> Callable[[Principal], Sequence[str] | None]:
     """Return a function from a principal to the folders where they may open sessions. None means any folder.
 

@@ -12,6 +12,7 @@ import pytest
 
 from dragoman.host.http.folders import files_matching, folders_at
 from dragoman.host.http.reading_slots import MAX_READING
+from dragoman.host.settings import limit_names
 from dragoman.transport.remote.server.auth import AuthRequest, Refused
 from dragoman.web.assets import find_asset, page
 from dragoman.web.cookie import check_base, cookie_token, set_cookie
@@ -90,6 +91,7 @@ async def test_the_state_of_the_host_shows_tokens_only_to_its_owner(tmp_path: Pa
         status = (await at.ann("GET", "/api/status")).json
         assert (status["sessions"], status["awake"], status["storeFault"]) == (1, 1, None)
         assert status["limits"]["rate"] == 1000
+        assert list(status["limits"]) == limit_names()
         assert "tokens" not in status
         owner = Caller(at.app, at.tokens.create("owner", "admin")[0])
         listed = (await owner("GET", "/api/status")).json["tokens"]

@@ -16,6 +16,7 @@ from dragoman.errors import Kind, ProtocolError
 from dragoman.host.access import check_may_open, session_not_found
 from dragoman.host.auth.roles import EDITOR
 from dragoman.host.http.folders import files_matching, folders_at
+from dragoman.host.settings import effective_limits
 from dragoman.host.visible_sessions import visible_sessions
 from dragoman.ids import now
 from dragoman.store.contract import Summary
@@ -69,7 +70,7 @@ async def get_status(api: Api, request: ApiRequest) -> Any:
             {**details.get(name, {"name": name}), "path": "acp" if at == 0 else f"acp/{name}"}
             for at, name in enumerate(host.agent_catalog.names)
         ],
-        "limits": {**msgspec.to_builtins(api.limits), **msgspec.to_builtins(host.limits)},
+        "limits": effective_limits(api.limits, host.limits),
     }
     if api.tokens is not None and _is_owner(api, principal):
         moment = time.time()
