@@ -43,6 +43,14 @@ def test_a_secret_is_removed_in_each_of_its_encodings(wrap: Any, said: str) -> N
     assert said.encode() not in line
 
 
+def test_secrets_that_are_added_later_are_removed_too() -> None:
+    store = RedactingStore(MemoryStore(), [SECRET])
+    store.add_secrets(["the-token-of-a-new-agent"])
+    body = {"text": f"{SECRET} and the-token-of-a-new-agent"}
+    (entry,) = asyncio.run(store.append("s", [Draft(kind="update", actor="agent", time="t", body=body)]))
+    assert entry.body == {"text": "[redacted] and [redacted]"}
+
+
 def test_text_without_secrets_is_unchanged() -> None:
     body = Raw(b'{"content": {"text": "p%22ss"}}')
     assert stored(body, SECRET, "short")[0] is body

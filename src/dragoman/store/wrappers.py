@@ -76,9 +76,14 @@ class RedactingStore(StoreWrapper):
 
     def __init__(self, store: Store, secrets: Iterable[str]) -> None:
         super().__init__(store)
-        values = [value.strip() for value in secrets if len(value.strip()) >= MIN_SECRET_LENGTH]
-        self._redaction = Redactor(values)
-        self._needles = sorted({needle for value in values for needle in _encodings(value)})
+        self._values: set[str] = set()
+        self.add_secrets(secrets)
+
+    def add_secrets(self, secrets: Iterable[str]) -> None:
+        """Redact these too from now on, such as those of an agent that was added later."""
+        self._values |= {value.strip() for value in secrets if len(value.strip()) >= MIN_SECRET_LENGTH}
+        self._redaction = Redactor(self._values)
+        self._needles = sorted({needle for value in self._values for needle in _encodings(value)})
 
     async def append(self, session_id: str, drafts: Sequence[Draft], *, claim: Claim | None = None) -> list[Entry]:
         """Append drafts, with secrets redacted."""

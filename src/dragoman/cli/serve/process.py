@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dragoman.host.reload import Settings
     from dragoman.roles.client.workspace import WorkspaceObserver
     from dragoman.store.fleet import Engine, EngineOptions
+    from dragoman.store.wrappers import RedactingStore
     from dragoman.transport.remote.server.listener import Listener
 
 # After the second signal, cleanup gets this much time. Seconds.
@@ -108,7 +109,7 @@ async def serve(load_settings: Callable[[], Settings], paths: UserPaths, options
         served = await stack.enter_async_context(
             open_listener(app, section.bind, **_tls_options(section), limits=limits, has_auth=has_auth, report=report)
         )
-        reloader = Reloader(host, app, served, access_log, loaded, load_settings, paths, log)
+        reloader = Reloader(host, app, served, access_log, timed_store, loaded, load_settings, paths, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.reload)
         url = public_url(served.url, section)
         if fleet is not None:
@@ -172,6 +173,7 @@ class Reloader:
         app: HostApp,
         listener: Listener,
         access_log: AccessLog | None,
+        store: RedactingStore,
         loaded: Settings,
         load_settings: Callable[[], Settings],
         paths: UserPaths,
@@ -181,6 +183,7 @@ class Reloader:
         self._app = app
         self._listener = listener
         self._access_log = access_log
+        self._store = store
         self._loaded = loaded
         self._load_settings = load_settings
         self._paths = paths
@@ -210,6 +213,7 @@ class Reloader:
         from dragoman.host.reload import apply_settings
 
         new = self._load_settings()
+        self._store.add_secrets(_secrets_of(new.agents))
         lines = apply_settings(
             self._host,
             self._app,
@@ -257,15 +261,19 @@ def open_access_log(path: str, form: str) -> AccessLog | None:
         raise ConfigFault([f"--access-log: {path} cannot be opened: {error.strerror}"]) from None
 
 
-def _wrap_store(store: Store, agents: Sequence[NamedAgent], metrics: Metrics) -> Store:
+def _wrap_store(store: Store, agents: Sequence[NamedAgent], metrics: Metrics) -> RedactingStore:
     """Return the store with its commits measured and the secrets of this process and its agents redacted."""
     from dragoman.policy.redaction import environment_secrets
     from dragoman.store.wrappers import RedactingStore, TimedStore
 
-    secrets = environment_secrets(os.environ)
-    secrets += [value for agent in agents for value in environment_secrets(agent.env)]
     timed = TimedStore(store, metrics.observe_commit, lambda why: metrics.count("append_failures", why))
-    return RedactingStore(timed, secrets)
+    return RedactingStore(timed, [*environment_secrets(os.environ), *_secrets_of(agents)])
+
+
+def _secrets_of(agents: Sequence[NamedAgent]) -> list[str]:
+    from dragoman.policy.redaction import environment_secrets
+
+    return [value for agent in agents for value in environment_secrets(agent.env)]
 
 
 def create_host(
