@@ -16,6 +16,7 @@ from dragoman.schema import update as updates
 from dragoman.schema.config import SessionConfigOption, SessionModeState
 from dragoman.schema.content import TextContent
 from dragoman.schema.plan import PlanEntry
+from dragoman.schema.toolcall import ToolCallStatus
 from dragoman.session.agent_terminal import AgentTerminal
 from dragoman.session.message import ROLES, WHOLE_ROLES, Message
 from dragoman.session.toolcall import FINAL_STATUSES, ToolCall, merge_update
@@ -46,6 +47,7 @@ class Transcript:
     def __init__(self) -> None:
         self.unmerged: list[Any] = []  # the hot path appends here and calls `merge_pending` when it is long
         self.tool_calls: dict[str, ToolCall] = {}
+        self._asked_calls: set[str] = set()  # named by permission requests alone
         self.started_calls = 0  # can exceed the number of ids, because some agents reuse them
         self.terminals: dict[str, AgentTerminal] = {}  # those that the agent runs itself
         self.plan: list[PlanEntry] = []
@@ -103,6 +105,7 @@ class Transcript:
                 self.merge_pending()
         elif kind in _CALL_UPDATES:
             known = self.tool_calls.get(update.tool_call_id)
+            self._asked_calls.discard(update.tool_call_id)
             if kind is updates.ToolCallStart and known is not None and known.status in FINAL_STATUSES:
                 known = None  # some agents reuse ids in every turn (docs/protocol/peers.md#tool-call-order)
             self._merge_call(known, update)
@@ -124,7 +127,15 @@ class Transcript:
 
     def add_permission_call(self, call: Any) -> None:
         """Add the tool call of a permission request, announced or not (docs/protocol/peers.md#tool-call-order)."""
+        if call.tool_call_id not in self.tool_calls:
+            self._asked_calls.add(call.tool_call_id)
         self._merge_call(self.tool_calls.get(call.tool_call_id), call)
+
+    def withdraw_permission_call(self, id: str) -> None:
+        """End the tool call of a permission request that the agent took back, unless the agent announced the call."""
+        if id in self._asked_calls:
+            self._asked_calls.discard(id)
+            self.tool_calls[id].status = ToolCallStatus.CANCELLED
 
     def _merge_call(self, known: ToolCall | None, update: Any) -> None:
         merged = merge_update(known, update)

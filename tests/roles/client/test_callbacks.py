@@ -405,3 +405,26 @@ async def test_cancelling_the_turn_closes_its_form() -> None:
 async def test_elicitations_pass_a_translator_if_both_dialects_have_them(client: str, agent: str) -> None:
     async with translated(eliciting_agent(), client, agent, elicit=lambda _: {"name": "Ada"}) as remote:
         assert await (await remote.open_session(CWD)).ask("form") == "accept {'name': 'Ada'}"
+
+
+async def test_the_call_of_a_permission_request_that_the_agent_takes_back_is_cancelled() -> None:
+    agent = Agent("impatient")
+    is_asked = asyncio.Event()
+
+    @agent.prompt
+    async def answer(turn: Turn) -> None:
+        question = asyncio.create_task(turn.ask_permission("Delete it?"))
+        await is_asked.wait()
+        question.cancel()
+        await asyncio.wait({question})
+        await turn.say("Nobody answered.")
+
+    async def choose(_: RequestPermissionParams) -> str | None:
+        is_asked.set()
+        await asyncio.Event().wait()
+        return None
+
+    async with connect_in_memory(agent, permission=choose) as remote:
+        session = await remote.open_session("/tmp")
+        assert await session.ask("go") == "Nobody answered."
+        assert [(call.title, call.status) for call in session.tool_calls.values()] == [("Delete it?", "cancelled")]

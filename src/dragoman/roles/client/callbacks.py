@@ -89,8 +89,13 @@ class UserCallbacks:
         if session is not None:
             await session._note_question("session/request_permission", params)
         if callable(self._permission):
-            await _wait_for_reader(session)
-            option = await _await_answer(self._permission(params), session)
+            try:
+                await _wait_for_reader(session)
+                option = await _await_answer(self._permission(params), session)
+            except asyncio.CancelledError:  # the agent takes the request back, or the connection ends
+                if session is not None:
+                    session.transcript.withdraw_permission_call(params.tool_call.tool_call_id)
+                raise
             _check_option(option, params)
         else:
             option = choose_option(params, self._permission)
