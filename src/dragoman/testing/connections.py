@@ -24,6 +24,8 @@ Wrap = Callable[[Transport], Transport]
 @asynccontextmanager
 async def connect_in_memory(agent: Agent, *, limit: int | None = None, **options: Any) -> AsyncIterator[RemoteAgent]:
     """Connect a client to this agent; `options` are those of `connect`, `limit` bounds the bytes between them."""
+    if not isinstance(agent, Agent):
+        raise TypeError(f"connect_in_memory takes an Agent, not {agent!r:.80}; for a command, use: connect(...)")
     ours, theirs = memory_pair(limit)
     connection = agent.start_connection(theirs)
     try:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from dragoman import Agent, Chain, Forward, Kind, ProtocolError, Proxy, Turn, connect
+from dragoman import (
+    Agent,
+    Chain,
+    Forward,
+    Kind,
+    ProtocolError,
+    Proxy,
+    Recovery,
+    Turn,
+    WorkspaceAccess,
+    connect,
+)
 from dragoman.roles.client.remote_agent import RemoteAgent
 from dragoman.roles.client.session import ClientSession
 from dragoman.schema.content import TextContent
@@ -170,3 +181,70 @@ async def test_a_turn_without_async_with_says_how_to_use_it() -> None:
         with pytest.raises(TypeError, match="use: async for update in turn"):
             list(turn)
         assert await turn.text() == "hello"
+
+
+# --- options --------------------------------------------------------------------------------------------------
+
+
+def no_answer() -> None:
+    """Stand for a function that takes too few parameters."""
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: connect("agent", on=cast(Any, ["x"])),
+            """on maps methods to functions, not ['x']; write: on={"_acme/ask": """,
+        ),
+        (
+            lambda: connect("agent", on=cast(Any, {"_acme/ask": 3})),
+            "on maps methods to functions, not {'_acme/ask': 3}",
+        ),
+        (
+            lambda: connect("agent", sandbox=cast(Any, True)),
+            "sandbox is a Sandbox, not True; write: sandbox=Sandbox(...)",
+        ),
+        (
+            lambda: connect("agent", permission=cast(Any, no_answer)),
+            "permission is a function with other parameters; write: ",
+        ),
+        (
+            lambda: WorkspaceAccess(approve=cast(Any, True)),
+            "approve is a function, not True; write: approve=function, with def ",
+        ),
+        (lambda: WorkspaceAccess(approve=cast(Any, no_answer)), "approve is a function with other parameters; write: "),
+        (lambda: Recovery(max_attempts=cast(Any, "3")), "max_attempts is a whole number, not '3'"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_refused_where_it_is_given(make: Any, said: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        make()
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda agent, session: agent.open_session(cwd=None), "cwd is a str or a Path, not None"),
+        (lambda agent, session: agent.load_session(session), "write: session.id"),
+        (
+            lambda agent, session: session.ask("x", recovery=3),
+            "recovery is a Recovery, not 3; write: ",
+        ),
+    ],
+)
+async def test_an_argument_of_a_session_of_the_wrong_kind_is_refused(call: Any, said: str) -> None:
+    async with connect_in_memory(echo_agent()) as agent:
+        session = await agent.open_session(CWD)
+        with pytest.raises(TypeError) as caught:
+            await call(agent, session)
+        assert said in str(caught.value)
+        assert await session.ask("hello") == "hello"
+
+
+async def test_a_command_is_not_connected_in_memory() -> None:
+    command: Any = ["my-agent"]
+    with pytest.raises(TypeError, match=r"takes an Agent, not \['my-agent'\]; for a command, use: connect"):
+        async with connect_in_memory(command):
+            pass

@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from dragoman.engine.incoming import Handler, make_handler
 from dragoman.errors import Kind, ProtocolError, StartFailed
+from dragoman.roles.client.caller_errors import check_function
 from dragoman.schema.auth import AuthForm, AuthMethod
 from dragoman.schema.base import Marker
 from dragoman.schema.elicitation import (
@@ -57,6 +58,8 @@ class UserCallbacks:
     ) -> None:
         if not callable(permission) and permission not in ("allow", "deny"):
             raise ValueError(f"permission must be a function, 'allow' or 'deny', not {permission!r}")
+        if callable(permission):
+            check_function("permission", permission, "params")
         self._permission = permission
         self._elicit = (
             dict(elicit) if isinstance(elicit, Mapping) else dict.fromkeys(ELICITATION_MODES, elicit) if elicit else {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,3 +54,36 @@ def check_kind(name: str, value: Any, kind: type) -> None:
     """Raise if an option is neither None nor of this kind."""
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{name} is a {kind.__name__}, not {value!r:.80}; write: {name}={kind.__name__}(...)")
+
+
+def check_on(functions: Any) -> None:
+    """Raise if the functions for other methods of the agent are no mapping of names to functions."""
+    is_mapping = functions is None or isinstance(functions, Mapping)
+    if not is_mapping or not all(isinstance(name, str) and callable(each) for name, each in (functions or {}).items()):
+        raise TypeError(f'on maps methods to functions, not {functions!r:.80}; write: on={{"_acme/ask": function}}')
+
+
+def check_function(name: str, function: Any, *parameters: str) -> None:
+    """Raise if this is no function that takes these parameters."""
+    wanted = f"write: {name}=function, with def function({', '.join(parameters)})"
+    if not callable(function):
+        raise TypeError(f"{name} is a function, not {function!r:.80}; {wanted}")
+    try:
+        inspect.signature(function).bind(*parameters)
+    except TypeError:
+        raise TypeError(f"{name} is a function with other parameters; {wanted}") from None
+    except ValueError:  # some functions in C do not tell
+        pass
+
+
+def check_folder(name: str, path: Any) -> None:
+    """Raise if a folder is neither text nor a Path."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} is a str or a Path, not {path!r:.80}")
+
+
+def check_session_id(id: Any) -> None:
+    """Raise if a session is named by anything but its id."""
+    if not isinstance(id, str):
+        advice = "; write: session.id" if hasattr(id, "id") else ""
+        raise TypeError(f"a session is named by its id, a str, not {id!r:.80}{advice}")

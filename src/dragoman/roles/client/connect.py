@@ -15,7 +15,7 @@ from dragoman.dialect.dialects import dialect_of_version
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.roles.agent.author_errors import needs_async_with
 from dragoman.roles.client.callbacks import AskElicitation, AskPermission, LoginRunner, UserCallbacks
-from dragoman.roles.client.caller_errors import check_kind
+from dragoman.roles.client.caller_errors import check_kind, check_on
 from dragoman.roles.client.dial import Dialer
 from dragoman.roles.client.offers import Functions
 from dragoman.roles.client.remote_agent import RemoteAgent
@@ -119,7 +119,7 @@ class connect:
         reconnect_timeout: float = RECONNECT_TIMEOUT,
         extra_capabilities: Mapping[str, Any] | None = None,
     ) -> None:
-        check_kind("workspace", workspace, WorkspaceAccess)
+        _check_options(workspace, sandbox, on)
         if target is None or capable:
             target, env, cwd, dialect, sandbox = _capable_target(target, capable, env, cwd, dialect, sandbox)
         remote = _remote_options(target, token, headers, tls, upgrade, reconnect_timeout)
@@ -184,6 +184,12 @@ class connect:
 
         report = self._dialer.report or warnings.warn
         return trace_to(path, self._dialer.command, report, redact=FrameRedactor())
+
+
+def _check_options(workspace: Any, sandbox: Any, on: Any) -> None:
+    check_kind("workspace", workspace, WorkspaceAccess)
+    check_kind("sandbox", sandbox, Sandbox)
+    check_on(on)
 
 
 def _capable_target(

@@ -15,7 +15,7 @@ from dragoman.engine.connection import Connection
 from dragoman.engine.text_run import TextRun
 from dragoman.errors import ConnectionFailed, Kind, ProtocolError
 from dragoman.roles.agent.options import value_of
-from dragoman.roles.client.caller_errors import check_loop, check_servers
+from dragoman.roles.client.caller_errors import check_folder, check_loop, check_servers, check_session_id
 from dragoman.roles.client.session import ClientSession
 from dragoman.roles.client.session_settings import SessionSettings
 from dragoman.schema.mcp import McpServer
@@ -39,12 +39,15 @@ def open_params(
     A list that the caller left out of a server is empty; a dialect that does not require it leaves it out too.
     """
     check_servers(mcp_servers)
-    return kind(
+    check_folder("cwd", cwd)
+    params = kind(
         cwd=os.path.abspath(cwd),
         mcp_servers=[_complete_server(server) for server in mcp_servers],
         additional_directories=[os.path.abspath(path) for path in directories] or UNSET,
         **more,
     )
+    check_session_id(getattr(params, "session_id", ""))
+    return params
 
 
 def _complete_server(server: McpServer) -> McpServer:

@@ -97,6 +97,8 @@ class Recovery:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        if not isinstance(max_attempts, int):
+            raise TypeError(f"max_attempts is a whole number, not {max_attempts!r:.80}")
         if max_attempts < 1:
             raise ValueError("max_attempts must be at least 1")
         self.max_attempts = max_attempts  # including the first

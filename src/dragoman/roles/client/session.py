@@ -15,7 +15,7 @@ from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.dialect.session_table import compact_json
 from dragoman.engine.connection import Connection
 from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError
-from dragoman.roles.client.caller_errors import check_loop, check_seconds, content_blocks
+from dragoman.roles.client.caller_errors import check_kind, check_loop, check_seconds, content_blocks
 from dragoman.roles.client.follow import Location, LocationStream, new_locations
 from dragoman.roles.client.session_settings import SessionSettings
 from dragoman.roles.client.turn import ClientTurn, cancel_call
@@ -217,6 +217,9 @@ class ClientSession:
 
         if recovery is None:
             return await run_once(1.0)
+        from dragoman.roles.client.recovery import Recovery  # few programs need it
+
+        check_kind("recovery", recovery, Recovery)
         before = self._transcript.started_calls
         return await recovery.run(
             run_once, renew=self._renew, has_acted=lambda: self._transcript.started_calls > before

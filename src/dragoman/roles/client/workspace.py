@@ -17,6 +17,7 @@ from dragoman.engine.codec import json_values
 from dragoman.engine.connection import Connection
 from dragoman.engine.incoming import Handler, call_handler, make_handler
 from dragoman.errors import Kind, ProtocolError
+from dragoman.roles.client.caller_errors import check_function
 from dragoman.roles.client.tree_members import TreeMembers
 from dragoman.roles.client.workspace_calls import MAX_TERMINALS, FileCalls, TerminalCalls
 from dragoman.schema.initialize import ClientCapabilities, FileSystemCapabilities
@@ -127,6 +128,7 @@ class WorkspaceAccess:
         coordinate: bool = True,
         coordinator: FileCoordinator | None = None,
     ) -> None:
+        check_function("approve", approve, "use")
         self.offers_files = files
         self.offers_terminals = terminals
         self.fs_extensions = {  # by the names in the draft
