@@ -140,7 +140,7 @@ def test_nothing_is_called_after_a_drawer() -> None:
 INNER_ORDER = {
     "transport": [("address", "base", "burst_writer", "flow_control", "memory", "stream", "stdio", "socket"),
                   ("recording", "sandbox"), ("process",), ("remote",), ("remote.client", "remote.server")],
-    "roles": [("emulator_settings",), ("agent", "client"), ("client.permission",), ("proxy",)],
+    "roles": [("emulator_settings", "async_with"), ("agent", "client"), ("client.permission",), ("proxy",)],
     "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("fleet",), ("http",)],
     "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client", "registry"),

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dragoman import Agent, Option
-from dragoman.roles.agent.author_errors import HOOKS
+from dragoman.roles.agent.author.declarations import HOOKS
 from dragoman.schema.config import SessionMode
 from dragoman.store.memory import MemoryStore
 

@@ -17,7 +17,7 @@ from dragoman.dialect.dialects import OFFICIAL_VERSIONS, load_dialect
 from dragoman.engine.connection import Connection
 from dragoman.engine.loop import run as run_loop
 from dragoman.ids import new_id
-from dragoman.roles.agent.author_errors import (
+from dragoman.roles.agent.author.declarations import (
     check_handler,
     check_hook,
     check_identity,

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.author_errors import path_text
+from dragoman.roles.agent.author.arguments import path_text
 from dragoman.schema import fs
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from dragoman.dialect.side_data import with_side_data
 from dragoman.engine.connection import Connection
 from dragoman.errors import DragomanError, Kind, ProtocolError
-from dragoman.roles.agent.author_errors import check_environment, check_numbers, check_size, command_words, path_text
+from dragoman.roles.agent.author.arguments import check_environment, check_numbers, check_size, command_words, path_text
 from dragoman.schema.mcp import NameValue
 from dragoman.schema.terminal import (
     CreateTerminalParams,

@@ -16,7 +16,8 @@ from dragoman.engine.incoming import DoneCallback, Handler, Incoming, to_protoco
 from dragoman.engine.lifecycle import PROCESSING
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
-from dragoman.roles.agent.author_errors import add_advice, check_awaits, check_stop_reason, watch_awaits
+from dragoman.roles.agent.author.arguments import check_stop_reason
+from dragoman.roles.agent.author.awaits import add_advice, check_awaits, watch_awaits
 from dragoman.roles.agent.options import Option
 from dragoman.roles.agent.session import Session
 from dragoman.roles.agent.turn import Turn

@@ -15,7 +15,7 @@ from dragoman.dialect.session_table import switch_as_select
 from dragoman.engine.connection import Connection
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
-from dragoman.roles.agent.author_errors import check_text
+from dragoman.roles.agent.author.arguments import check_text
 from dragoman.roles.agent.client_files import ClientFiles
 from dragoman.roles.agent.client_terminals import ClientTerminals
 from dragoman.roles.agent.options import supports_switches, value_of, with_value

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.author_errors import (
+from dragoman.roles.agent.author.arguments import (
     check_commands,
     check_content,
     check_numbers,

@@ -13,16 +13,16 @@ from msgspec import UNSET
 
 from dragoman.dialect.reshape import SIDE_DATA_KEY
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.author_errors import (
+from dragoman.roles.agent.author.arguments import (
     check_content,
     check_permission_options,
     check_text,
     check_tool_content,
     check_word,
-    needs_async_with,
     tool_diff,
     tool_locations,
 )
+from dragoman.roles.async_with import needs_async_with
 from dragoman.schema import update as updates
 from dragoman.schema.base import Marker
 from dragoman.schema.content import ContentBlock, TextContent

@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.dialect.dialects import dialect_of_version
 from dragoman.dialect.reshape import SIDE_DATA_KEY
-from dragoman.roles.agent.author_errors import needs_async_with
+from dragoman.roles.async_with import needs_async_with
 from dragoman.roles.client.callbacks import AskElicitation, AskPermission, LoginRunner, UserCallbacks
 from dragoman.roles.client.caller_errors import check_kind, check_on
 from dragoman.roles.client.dial import Dialer

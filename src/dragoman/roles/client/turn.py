@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dragoman.engine.incoming import DoneCallback
 from dragoman.errors import ConnectionFailed, DragomanError, Kind, ProtocolError
 from dragoman.ids import new_id
-from dragoman.roles.agent.author_errors import needs_async_with
+from dragoman.roles.async_with import needs_async_with
 from dragoman.roles.client.caller_errors import check_loop, content_blocks
 from dragoman.roles.client.turn_timeouts import TurnTimeouts
 from dragoman.schema.content import ContentBlock

@@ -13,7 +13,7 @@ from dragoman.dialect.side_data import OWN_STATE, with_side_data
 from dragoman.engine.incoming import to_protocol_error
 from dragoman.errors import Kind, ProtocolError
 from dragoman.ids import now
-from dragoman.roles.agent.author_errors import check_handler
+from dragoman.roles.agent.author.declarations import check_handler
 from dragoman.schema.prompt import StopReason
 from dragoman.schema.update import SessionState, SessionStateUpdate
 from dragoman.store.contract import EntryKind

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from dragoman.errors import Kind, ProtocolError
-from dragoman.roles.agent.author_errors import check_size, check_text, needs_async_with
+from dragoman.roles.agent.author.arguments import check_size, check_text
 from dragoman.roles.agent.work.cancel_scope import CancelScope
+from dragoman.roles.async_with import needs_async_with
 from dragoman.schema.base import Marker
 from dragoman.schema.terminal import TerminalExitStatus
 from dragoman.schema.toolcall import ControlCapabilities
