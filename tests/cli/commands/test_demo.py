@@ -38,6 +38,7 @@ def test_an_agent_that_exits_can_be_started_again_in_the_demo(tmp_path: Path) ->
         terminal.type("/crash\r")
         terminal.await_line("▌ The agent exited. The session is not stored.")
         assert "everything: crashing, as I was told" in terminal.text
+        terminal.await_last("▌ y/n?")
         terminal.type("y")
         terminal.await_last("›")
         terminal.type("/read notes.txt\r")
