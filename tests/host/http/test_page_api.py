@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from dragoman.host.http.folders import files_matching, folders_at
-from dragoman.host.http.reading_slots import MAX_READING
+from dragoman.host.http.reading_slots import MAX_DOCUMENTS, MAX_READING
 from dragoman.host.settings import limit_names
 from dragoman.transport.remote.server.auth import AuthRequest, Refused
 from dragoman.web.assets import find_asset, page
 from dragoman.web.cookie import check_base, cookie_token, set_cookie
 from tests.host.http.test_app import Caller, hosted_app
+from tests.host.memory_host import until
 
 HOST = {"host": "127.0.0.1:7437"}
 
@@ -122,7 +123,8 @@ async def test_a_user_who_does_not_read_gets_few_answers_and_others_get_theirs(t
         guest = Caller(at.app, at.tokens.create_share_link(at.session, "viewer", 60.0)[0])
         guest.reads.clear()
         asked = [asyncio.create_task(guest("GET", place)) for _ in range(40)]
-        for _ in range(20):  # time enough for all of the guest's
+        await until(lambda: guest.begun == MAX_READING)
+        for _ in range(20):  # time for more answers, if there were any
             assert (await at.ann("GET", place)).status == 200
         assert guest.begun == MAX_READING
         guest.reads.set()
@@ -146,6 +148,7 @@ async def test_documents_are_made_one_at_a_time_and_each_user_has_one(tmp_path: 
         guests = [Caller(at.app, at.tokens.create_share_link(at.session, "viewer", 60.0)[0]) for _ in range(5)]
         first = [asyncio.ensure_future(each("GET", place)) for each in (at.ann, *guests[:3])]
         await asyncio.to_thread(started.wait, 30)
+        await until(lambda: len(at.app._api.document_slots._users) == MAX_DOCUMENTS)
         again = await at.ann("GET", place)
         assert (again.status, again.json["error"]["kind"]) == (429, "rate_limited")
         assert "your last document" in again.json["error"]["message"]

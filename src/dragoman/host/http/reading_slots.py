@@ -16,7 +16,6 @@ from dragoman.transport.remote.server.auth import Principal
 # Documents of all users that are being made or sent. They are in memory.
 MAX_DOCUMENTS = 4
 
-
 # Requests of one user that are read and sent at once; the next ones wait. A browser sends six.
 MAX_READING = 8
 
