@@ -175,10 +175,12 @@ def test_wrong_usage_says_what_to_do(repository: Path, arguments: list[str], mes
     assert "Traceback" not in result.stderr
 
 
-def test_compare_outside_a_repository_says_what_to_do(tmp_path: Path) -> None:
-    result = in_process("compare", "x", "--agents", TWO, cwd=tmp_path)
+@pytest.mark.parametrize("command", ["compare", "race"])
+def test_a_contest_outside_a_repository_says_what_to_do_with_its_own_options(tmp_path: Path, command: str) -> None:
+    until = ["--until", "true"] if command == "race" else []
+    result = in_process(command, "x", "--agents", TWO, *until, cwd=tmp_path)
     assert result.returncode == 1
-    assert "is not in a git repository: run `git init` and commit, or do not isolate" in result.stderr
+    assert result.stderr.endswith("is not in a git repository: run `git init` and commit\n")
     assert os.listdir(tmp_path) == []
 
 

@@ -22,6 +22,16 @@ from dragoman.workspace.git import GitFailed, git, last_lines, run_git, snapshot
 GIT_VERSION = (2, 38)
 
 
+class NothingToStartFrom(GitFailed):
+    """There is no commit from which worktrees could start."""
+
+    def __init__(self, what: str, remedy: str, *, can_share: bool = True) -> None:
+        """`can_share`: whether the agents may also work in one tree."""
+        super().__init__(what, f"{remedy}, or do not isolate" if can_share else remedy)
+        self.what = what
+        self.remedy = remedy
+
+
 class FileStat(msgspec.Struct, frozen=True):
     """How much of a file changed; -1 lines if it is not text."""
 
@@ -116,13 +126,11 @@ class Worktrees:
         try:
             root = (await git(cwd, "rev-parse", "--show-toplevel")).decode().strip()
         except GitFailed:
-            raise GitFailed(
-                f"{cwd} is not in a git repository", "run `git init` and commit, or do not isolate"
-            ) from None
+            raise NothingToStartFrom(f"{cwd} is not in a git repository", "run `git init` and commit") from None
         try:
             head = (await git(root, "rev-parse", "--verify", "HEAD^{commit}")).decode().strip()
         except GitFailed:
-            raise GitFailed(f"{root} has no commit yet", "commit something first, or do not isolate") from None
+            raise NothingToStartFrom(f"{root} has no commit yet", "commit something first") from None
         base = await snapshot(root, head, f"the tree of the user, for {team}")
         # Not in the user's state folder, which agents may not write.
         folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=f"dragoman-{_safe(team)}-")

@@ -98,6 +98,7 @@ async def run_contest(contest: Contest) -> int:
     from dragoman.bridge.team.bounds import TeamBounds
     from dragoman.bridge.team.comparison import Comparison, to_json
     from dragoman.bridge.team.team import Team
+    from dragoman.bridge.team.worktrees import NothingToStartFrom
 
     terminal = TerminalOutput(sys.stdout, sys.stderr)
     interrupts, guards = Interrupts(), _Guards(contest, terminal)
@@ -132,6 +133,8 @@ async def run_contest(contest: Contest) -> int:
                 lines, code = merge_lines(result), exit_codes.OK if result.is_clean else exit_codes.FAILED
             if contest.is_race:
                 await team.drop_branches(except_of=comparison.winner)
+    except NothingToStartFrom as error:  # these commands always isolate
+        raise NothingToStartFrom(error.what, error.remedy, can_share=False) from None
     except asyncio.CancelledError:
         terminal.diagnostics.write_line("interrupted; all agents are stopped", "yellow")
         return interrupts.exit_code
