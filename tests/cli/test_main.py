@@ -351,3 +351,27 @@ def test_every_command_that_a_synonym_names_exists() -> None:
     assert not COMMAND_SYNONYMS.keys() & COMMANDS.keys()
     for meant in COMMAND_SYNONYMS.values():
         assert in_process(*meant.split(" -")[0].split(), "--help").returncode == 0, meant
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "--agent", "wrok", "hi"], "there is no agent 'wrok'; did you mean work? choose one with --agent"),
+        (["run", "--agent", "gemni", "hi"], "there is no agent 'gemni'; did you mean gemini?"),
+        (["agents", "default", "wrok"], "there is no agent 'wrok'; did you mean work?"),
+        (["agents", "remove", "wrok"], "there is no agent 'wrok'; did you mean work?"),
+        (["compare", "hi", "--agents", "a=wrok"], "there is no agent or program 'wrok' for a; did you mean work?"),
+        (["compare", "hi", "--agents", "work", "--apply", "wrok"], "there is no agent 'wrok'; did you mean work?"),
+        (["policy", "explain", "file_wirte", "x"], "there is no operation 'file_wirte'; did you mean file_write?"),
+        (["mcp", "lst"], "(choose from 'list', 'test', 'add', 'remove', 'path'); did you mean list?"),
+        (["mcp", "--agent", "work", "list"], "the action comes first, as in: dragoman mcp list"),
+        (["mcp", "test", "dmo"], "there is no MCP server 'dmo'; did you mean demo?"),
+        (["mcp", "remove", "time"], "there is no MCP server 'time'; configured MCP servers: demo"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_closest_one(tmp_path: Path, words: list[str], expected: str) -> None:
+    assert in_process("agents", "add", "work", "--", *EVERYTHING, cwd=tmp_path).returncode == 0
+    assert in_process("mcp", "add", "demo", "--", "true", cwd=tmp_path).returncode == 0
+    ran = in_process(*words, cwd=tmp_path)
+    assert ran.returncode in (1, 2)
+    assert expected.replace("'", "") in ran.stderr.replace("'", "")

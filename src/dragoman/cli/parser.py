@@ -251,6 +251,14 @@ def unknown_word(noun: str, word: str, known: Iterable[str]) -> str:
     return f"there is no {noun} {word!r}; {advice}"
 
 
+def unknown_name(noun: str, name: str, configured: Iterable[str]) -> str:
+    """Return the error for a name that is not configured: the closest one, or all."""
+    names = list(configured)
+    close = close_word(name, names)
+    advice = f"did you mean {close}?" if close else f"configured {noun}s: {', '.join(names) or 'none'}"
+    return f"there is no {noun} {name!r}; {advice}"
+
+
 def capture_parser(main: Callable[[list[str]], int], arguments: Sequence[str] = ()) -> Parser | None:
     """Return the parser of a command after these arguments; None for a command that parses by hand."""
     token = _is_capturing.set(True)

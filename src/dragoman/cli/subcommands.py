@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from dragoman.cli import exit_codes
-from dragoman.cli.parser import HELP_WIDTH, Parser, fit_help, unknown_word
+from dragoman.cli.parser import HELP_WIDTH, Parser, fit_help, unknown_name, unknown_word
 
 HELP_FLAGS = ("-h", "--help", "help")
 
@@ -110,5 +110,5 @@ def find_name(parser: Parser, options: argparse.Namespace, noun: str, known: Map
     if name in known:
         return name
     noun = noun.partition(" ")[2]
-    parser.fail(f"there is no {noun} {name!r}; configured {noun}s: {', '.join(known) or 'none'}")
+    parser.fail(unknown_name(noun, name, known))
     return None

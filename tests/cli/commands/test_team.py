@@ -156,7 +156,7 @@ def test_team_run_is_run_with_a_team(repository: Path) -> None:
         (["compare", "x", "--agents", "claude,claude"], "there are two agents claude"),
         (["compare", "x", "--agents", "../x y=z"], "use letters, digits"),
         (["compare", " ", "--agents", "a"], "the prompt is empty"),
-        (["compare", "x", "--agents", "a", "--apply", "b"], "--apply: there is no agent 'b'; there are a"),
+        (["compare", "x", "--agents", "a", "--apply", "b"], "--apply: there is no agent 'b'; choose one of: a"),
         (["compare", "x", "--team", "nobody"], "there is no team 'nobody' in config.toml; there are none"),
         (["race", "x", "--agents", "a", "--rounds", "0"], "--rounds must be at least 1"),
         (["team", "run", "x", "--agents", "a", "--", "y"], "named with --agents, not given after --"),

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 from dragoman.config.config_file import KNOWN_AGENTS, NamedAgent, installed_agents, load_config
 from dragoman.config.paths import user_paths
@@ -29,8 +30,14 @@ def resolve_target(name: str, target: AgentTarget, environ: Mapping[str, str] = 
         advice = "`dragoman agents` lists the agents"
         if any(words[0] == known.name for known in KNOWN_AGENTS):
             advice = f"install it with: dragoman agents install {words[0]}"
+        elif close := get_close_matches(words[0], _agent_names(environ), 1):
+            advice = f"did you mean {close[0]}?"
         raise ConfigFault([f"there is no agent or program {words[0]!r} for {name}; {advice}"])
     return NamedAgent(name=name, command=words[0], args=tuple(words[1:]))
+
+
+def _agent_names(environ: Mapping[str, str]) -> list[str]:
+    return [*load_config(user_paths(environ).config_file).agents, *(known.name for known in KNOWN_AGENTS)]
 
 
 def _find_named(word: str, environ: Mapping[str, str]) -> NamedAgent | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dragoman.cli.agents.options import EXIT_CODES_HELP, RegistryParser, run_reported
-from dragoman.cli.parser import Parser
+from dragoman.cli.parser import Parser, unknown_name
 from dragoman.cli.registry.installer import Installer
 from dragoman.cli.registry.registries import Registries
 from dragoman.cli.ui.format import report
@@ -42,7 +42,7 @@ def _remove(parser: Parser, options: argparse.Namespace) -> int:
     name, paths = options.name, registries.paths
     configured = registries.config.agents
     if name not in configured:
-        return parser.fail(f"there is no agent {name!r}; configured agents: {', '.join(configured) or 'none'}")
+        return parser.fail(unknown_name("agent", name, configured))
     if name not in registries.installed:
         config_file.remove_entry(paths.config_file, "agents", name)
         return report(options, {"removed": name}, f"removed {name}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import mcp_file
 from dragoman.cli.connect import options as session_options
-from dragoman.cli.parser import Parser
+from dragoman.cli.parser import Parser, unknown_name
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config.paths import user_paths
 from dragoman.config.private_files import read_bytes, write_private
@@ -73,9 +73,12 @@ def _serve(arguments: list[str]) -> int:
         "Offer an agent as an MCP server; manage your MCP servers.",
         EPILOG,
     )
+    parser.add_argument("action", metavar="ACTION", nargs="?", choices=tuple(_ACTIONS), help=", ".join(_ACTIONS))
     session_options.add_agent_option(parser)
     parser.add_value("--http", "PORT", "listen on this port of loopback instead of stdio (0: any)", type=int)
     options, command = parser.read(arguments)
+    if options.action:
+        parser.error(f"the action comes first, as in: dragoman mcp {options.action}")
     from dragoman.cli.connect.which_agent import available_agents, resolve_agent
     from dragoman.config.config_file import load_config
     from dragoman.mcp.sdk import HOW_TO_INSTALL, is_installed
@@ -191,11 +194,10 @@ def _test(arguments: list[str]) -> int:
     parser.add_argument("name", nargs="?", metavar="NAME", help="only this one")
     parser.add_flag("--json", "print JSON")
     options = parser.read_options(arguments)
-    servers = [server for server in _load() if options.name in (None, server.name)]
+    known = _load()
+    servers = [server for server in known if options.name in (None, server.name)]
     if options.name is not None and not servers:
-        return parser.fail(
-            f"there is no MCP server {options.name!r}; `dragoman mcp list` shows them", exit_codes.FAILED
-        )
+        return parser.fail(unknown_name("MCP server", options.name, [server.name for server in known]))
     rows = asyncio.run(_test_servers(servers))
     if options.json:
         print(json.dumps({"servers": rows}))
@@ -276,10 +278,9 @@ def _remove(arguments: list[str]) -> int:
     parser.add_argument("name", metavar="NAME", help="name of the server")
     options = parser.read_options(arguments)
     document = _read_document()
-    if document["mcpServers"].pop(options.name, None) is None:
-        return parser.fail(
-            f"there is no MCP server {options.name!r}; `dragoman mcp list` shows them", exit_codes.FAILED
-        )
+    servers = document["mcpServers"]
+    if servers.pop(options.name, None) is None:
+        return parser.fail(unknown_name("MCP server", options.name, servers))
     _write(document)
     return exit_codes.OK
 

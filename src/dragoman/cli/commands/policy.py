@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from dragoman.cli import exit_codes
-from dragoman.cli.parser import Parser
+from dragoman.cli.parser import Parser, unknown_word
 from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import print_json, report
 from dragoman.cli.ui.terminal import sanitize_line
@@ -133,7 +133,7 @@ def show_policy(parser: Parser, options: argparse.Namespace) -> int:
 def explain_decision(parser: Parser, options: argparse.Namespace) -> int:
     """Print the decision and everything that was considered."""
     if options.arguments and options.arguments[0] not in OPERATIONS:
-        parser.error(f"there is no operation {options.arguments[0]!r}; choose one of: {', '.join(OPERATIONS)}")
+        parser.error(unknown_word("operation", options.arguments[0], OPERATIONS))
     if not options.arguments or len(options.arguments) > 2:
         parser.error(
             f"give an operation and an object, as in: explain file_write README.md; operations: {', '.join(OPERATIONS)}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from dragoman.cli.connect.command_name import command_name
-from dragoman.cli.parser import Parser
+from dragoman.cli.parser import Parser, close_word
 from dragoman.cli.ui.terminal import sanitize_line
 from dragoman.config import config_file as config
 from dragoman.config.config_file import Config, NamedAgent, installed_agents
@@ -49,7 +49,7 @@ def resolve_agent(
             if agent is None and offers:
                 agent = offer_agent(parser, name, yes=yes)
         if agent is None:
-            _exit_with_choices(parser, f"there is no agent {name!r}", known, environ)
+            _exit_with_choices(parser, f"there is no agent {name!r}", known, environ, name)
         return agent
     if known.default:
         return known.agents[known.default]
@@ -95,21 +95,25 @@ def _choice_syntax(parser: Parser) -> str:
     return " ".join([parser.prog, *(str(action.metavar) for action in parser._actions if not action.option_strings)])
 
 
-def _exit_with_choices(parser: Parser, problem: str, configured: Config, environ: Mapping[str, str]) -> NoReturn:
+def _exit_with_choices(
+    parser: Parser, problem: str, configured: Config, environ: Mapping[str, str], word: str = ""
+) -> NoReturn:
     rows = available_agents(configured, environ)
+    close = close_word(word, [*(agent.name for agent, _ in rows), *(known.name for known in config.KNOWN_AGENTS)])
+    if close:
+        problem += f"; did you mean {close}?"
     if not rows:
         how = "dragoman agents add NAME -- my-agent --acp"
-        if problem.endswith("?"):
+        if not word:
             parser.error(
                 "no agent is configured or on PATH; give its command after --, as in: -- my-agent --acp; or "
                 "install one (`dragoman agents` lists them), as in: dragoman agents install claude"
             )
-        parser.error(f"{problem}; add it with: {how}")
+        parser.error(problem if close else f"{problem}; add it with: {how}")
     advice = f"choose one with {_choice_syntax(parser)}, or permanently with: dragoman agents default NAME"
-    parser.print_json_error(f"{problem}{'' if problem.endswith('?') else ';'} {advice}")
-    print(
-        f"{parser.prog}: {problem}{'' if problem.endswith('?') else ';'} {advice}; available agents:", file=sys.stderr
-    )
+    text = f"{problem}{'' if problem.endswith('?') else ';'} {advice}"
+    parser.print_json_error(text)
+    print(f"{parser.prog}: {text}; available agents:", file=sys.stderr)
     for line in format_agents(rows):
         print(f"  {line}", file=sys.stderr)
     sys.exit(2)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from dragoman.cli.messages import HostAnswer
-from dragoman.cli.parser import DEFAULT_HOST
+from dragoman.cli.parser import DEFAULT_HOST, close_word
 from dragoman.config import config_file as config
 from dragoman.config import host_tokens
 from dragoman.config.host_section import DEFAULT_BIND, NamedHost
@@ -133,7 +133,9 @@ def check_agent(host: HostTarget, host_info: Mapping[str, Any], name: str | None
     """Raise ConfigFault for an agent that the host does not have; `host_info` is the answer of /api/host."""
     names = [str(each) for each in host_info.get("agents") or ()]
     if name and names and name not in names:
-        raise ConfigFault([f"{host.display_name} has no agent {name!r}; its agents: {', '.join(names)}"])
+        close = close_word(name, names)
+        advice = f"did you mean {close}?" if close else f"its agents: {', '.join(names)}"
+        raise ConfigFault([f"{host.display_name} has no agent {name!r}; {advice}"])
 
 
 async def request_json(host: HostTarget, method: str, path: str, body: Any = None, **query: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dragoman.cli import exit_codes
 from dragoman.cli.connect.prompt import Interrupts
 from dragoman.cli.connect.prompt_text import add_prompt_options, read_prompt_text
-from dragoman.cli.parser import Parser
+from dragoman.cli.parser import Parser, unknown_word
 from dragoman.cli.team.merge import merge_lines
 from dragoman.cli.team.options import add_agents_option, read_team
 from dragoman.cli.ui.format import print_json
@@ -77,7 +77,7 @@ def read_contest(parser: Parser, arguments: list[str], *, is_race: bool) -> tupl
     if is_race:
         apply = "" if options.apply else None
     elif apply is not None and apply not in team.agents:
-        parser.error(f"--apply: there is no agent {apply!r}; there are {', '.join(team.agents)}")
+        parser.error(f"--apply: {unknown_word('agent', apply, team.agents)}")
     return Contest(
         team=team,
         prompt=prompt,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from dragoman.cli.parser import Parser
+from dragoman.cli.parser import Parser, unknown_word
 from dragoman.config.config_file import NAME_PATTERN, NAME_RULE, load_config
 from dragoman.config.paths import user_paths
 from dragoman.config.teams_section import ROUTES, TeamSection
@@ -67,7 +67,7 @@ def read_team(parser: Parser, options: argparse.Namespace, team: str | None) -> 
     base["budget"] = {**base.get("budget", {}), **limits}
     section = TeamSection(**base)
     if section.primary and section.primary not in section.agents:
-        parser.error(f"--primary: there is no agent {section.primary!r}; there are {', '.join(section.agents)}")
+        parser.error(f"--primary: {unknown_word('agent', section.primary, section.agents)}")
     if section.route == "rules" and not section.rules:
         parser.error("--route rules needs rules: write the team into config.toml")
     return section
