@@ -16,7 +16,7 @@ import pytest
 from dragoman.config.grants import GrantsFile
 from dragoman.policy.grants import Grant
 from dragoman.store.audit import AuditEntry, AuditLog
-from tests.cli.process import dragoman
+from tests.cli.process import dragoman, run
 
 RULES = '[[rule]]\ndecision = "deny"\npath = "secret"\n[[rule]]\ndecision = "allow"\ncommand = ["git", "status"]\n'
 PROJECT = '[[rule]]\ndecision = "allow"\noperation = "file_write"\n'
@@ -317,7 +317,18 @@ def test_a_session_is_found_by_the_beginning_of_its_id_and_a_wrong_one_is_named(
     assert audited_home.json("audit", "show", "--session", "469a1220")
     assert audited_home.json("audit", "show", "--session", "469a") == []  # could be many
     shown = audited_home.run("audit", "show", "--session", "nosuch").stdout
-    assert shown == "nothing was decided in session nosuch; `dragoman sessions` lists the ids\n"
+    assert shown == "nothing was decided in session nosuch; `dragoman sessions` lists all sessions\n"
+
+
+def test_a_session_is_found_by_its_name_with_all_ids_that_agents_gave_it(home: Home) -> None:
+    for file in ("a.txt", "b.txt"):  # the agent has forgotten the session the second time, and gives it another id
+        assert run(f"/write {file} hi", "--session", "roof", "--yes", cwd=home.work).returncode == 0
+    assert run("/write c.txt hi", "--yes", cwd=home.work).returncode == 0
+    written = [each for each in home.json("audit", "--session", "roof") if each["operation"] == "fs/write_text_file"]
+    assert [os.path.basename(each["resource"]) for each in written] == ["a.txt", "b.txt"]
+    assert written[0]["session"] != written[1]["session"]
+    by_id = home.json("audit", "--session", written[0]["session"][:8])
+    assert by_id == home.json("audit", "--session", "roof")
 
 
 def test_an_export_can_be_verified(audited_home: Home) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from dragoman.cli import exit_codes
 from dragoman.cli.connect.record import MIN_ID_PREFIX
 from dragoman.cli.parser import Parser
+from dragoman.cli.sessions.open_store import find_session
 from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import report
 from dragoman.cli.ui.terminal import escape_json, sanitize_line
@@ -20,9 +21,11 @@ from dragoman.config.config_file import load_config
 from dragoman.config.host_section import store_address
 from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run as run_loop
-from dragoman.errors import ConfigFault
+from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.store.audit import AuditLog, Checkpoint
+from dragoman.store.contract import EntryKind
 from dragoman.store.fleet import EngineOptions
+from dragoman.store.sqlite import SqliteStore
 
 # Entries that are shown without --last.
 DEFAULT_LAST = 50
@@ -39,7 +42,7 @@ exit codes:
   2  wrong usage
 
 examples:
-  dragoman audit show --session sess_1 --last 20
+  dragoman audit show --session roof --last 20
   dragoman audit verify --expect 1042:9f86d081884c7d65...
   dragoman audit verify --fleet --chain n1=n1.jsonl --chain n2=n2.jsonl
   dragoman audit export --format csv > audit.csv"""
@@ -56,7 +59,7 @@ def main(arguments: list[str]) -> int:
         default="show",
     )
     parser.add_value("--file", "FILE", "use this log instead of your own")
-    parser.add_value("--session", "ID", "show, export: only this session: its id, or the beginning")
+    parser.add_value("--session", "SESSION", "show, export: only this session: its name, its id, or the beginning")
     parser.add_value("--last", "N", f"show: number of entries ({DEFAULT_LAST})", type=int, default=DEFAULT_LAST)
     parser.add_value("--expect", "N:HASH", "verify: require this entry; can be repeated", repeated=True)
     parser.add_flag("--fleet", "verify: the logs of all nodes of a fleet, against the anchors in its database")
@@ -83,12 +86,34 @@ def main(arguments: list[str]) -> int:
 
 def _selected_entries(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     entries = AuditLog(options.path).entries()
-    return (entry for entry in entries if _is_of_session(str(entry.get("session", "")), options.session))
+    wanted = options.session
+    if wanted is None:
+        return entries
+    ids = run_loop(_agent_session_ids(wanted))
+    return (entry for entry in entries if _is_of_session(str(entry.get("session", "")), wanted, ids))
 
 
-def _is_of_session(session: str, wanted: str | None) -> bool:
-    """Return whether this is the id of the wanted session, or begins with what `dragoman sessions` shows of it."""
-    return wanted in (None, session) or (len(wanted or "") >= MIN_ID_PREFIX and session.startswith(wanted or ""))
+def _is_of_session(session: str, wanted: str, ids: set[str]) -> bool:
+    """Return whether this is an id of the wanted session, or begins with what `dragoman sessions` shows of it."""
+    return session in ids or session == wanted or (len(wanted) >= MIN_ID_PREFIX and session.startswith(wanted))
+
+
+async def _agent_session_ids(name: str) -> set[str]:
+    """Return the ids that the agents gave a stored session: another one each time that it was continued anew."""
+    path = user_paths().sessions
+    if not os.path.exists(path):
+        return set()
+    store = await SqliteStore.open(path)
+    try:
+        summary = await find_session(store, name)
+        entries = await store.read(summary.session_id, intact=True)
+    except ProtocolError as error:
+        if error.kind != Kind.SESSION_NOT_FOUND:
+            raise
+        return set()
+    finally:
+        await store.close()
+    return {str(entry.body.get("sessionId")) for entry in entries if entry.kind == EntryKind.OPENED}
 
 
 def show_entries(_: Parser, options: argparse.Namespace) -> int:
@@ -103,7 +128,7 @@ def show_entries(_: Parser, options: argparse.Namespace) -> int:
         lines.append("  ".join(part for part in fields if part) + reason)
     nothing = "nothing was decided yet"
     if options.session is not None:
-        nothing = f"nothing was decided in session {options.session}; `dragoman sessions` lists the ids"
+        nothing = f"nothing was decided in session {options.session}; `dragoman sessions` lists all sessions"
     return report(options, list(entries), lines or nothing)
 
 
