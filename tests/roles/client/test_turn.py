@@ -109,3 +109,25 @@ async def test_what_a_client_cannot_do_without_a_store_is_an_error_of_dragoman()
         with pytest.raises(ProtocolError, match="pass store to connect") as refused:
             await client.continue_session("notes")
         assert refused.value.kind == Kind.INVALID_STATE
+
+
+async def test_a_printed_agent_session_or_turn_says_which_one_it_is() -> None:
+    agent, prompts = Agent("shown"), list[str]()
+
+    @agent.prompt
+    async def show(turn: Turn) -> None:
+        prompts.append(repr(turn))
+
+    async with connect_in_memory(agent) as client:
+        session = await client.open_session(CWD)
+        async with session.prompt("go") as turn:
+            assert repr(turn) == f"<ClientTurn of session {session.id}: running>"
+            async for _ in turn:
+                pass
+        shown = [repr(client), repr(session), repr(turn), *prompts]
+    assert shown == [
+        "<RemoteAgent shown>",
+        f"<ClientSession {session.id} in {CWD}>",
+        f"<ClientTurn of session {session.id}: end_turn>",
+        f"<Turn of session {session.id}: 'go'>",
+    ]

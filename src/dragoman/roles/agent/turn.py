@@ -99,6 +99,9 @@ class Turn:
         self._question_count = 0
         self._compaction_count = 0
 
+    def __repr__(self) -> str:
+        return f"<Turn of session {self.session.id}: {self.text!r:.80}>"
+
     @property
     def text(self) -> str:
         """The prompt as one text: text blocks and embedded text as they are, other blocks described."""

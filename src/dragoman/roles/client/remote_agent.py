@@ -105,6 +105,9 @@ class RemoteAgent:
     def _held_updates(self, session_id: str) -> asyncio.Future[None] | None:
         return None if self._workspace is None else self._workspace.held_updates(session_id)
 
+    def __repr__(self) -> str:
+        return f"<RemoteAgent {self._own_name() if hasattr(self, '_connected') else 'not connected'}>"
+
     def _own_name(self) -> str:
         return self.info.name if self.info is not None else ""
 

@@ -89,6 +89,9 @@ class ClientSession:
         self._receive: Callable[[Any], Awaitable[None] | None] = self._deliver
         self._receive_run: Callable[[list[Any]], bool | Awaitable[None]] = self._deliver_run
 
+    def __repr__(self) -> str:
+        return f"<ClientSession {self.id} in {self.cwd}>"
+
     # --- state ------------------------------------------------------------------------------------------------
 
     @property

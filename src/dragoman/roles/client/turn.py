@@ -79,6 +79,10 @@ class ClientTurn:
         self._timer: asyncio.TimerHandle | None = None
         self._timeout_error: ProtocolError | None = None
 
+    def __repr__(self) -> str:
+        state = self.stop_reason or ("over" if self.is_over else "running")
+        return f"<ClientTurn of session {self.session.id}: {state}>"
+
     @property
     def stop_reason(self) -> str | None:
         """Why the turn ended; None while it runs."""
