@@ -127,6 +127,12 @@ async def test_a_component_that_cannot_be_started_is_named_on_the_wire_and_on_st
         assert "proxy 1 (no-such-proxy-here) cannot be started" in answer["error"]["message"]
 
 
+async def test_a_mistyped_built_in_proxy_is_named_on_the_wire() -> None:
+    async with Child("conduct", "contxt", "--", *SMALL_AGENT) as editor:
+        answer = await editor.request(1, "initialize", HELLO)
+        assert answer["error"]["message"].endswith("; did you mean the built-in proxy context?")
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -140,6 +146,11 @@ async def test_a_component_that_cannot_be_started_is_named_on_the_wire_and_on_st
             "proxy 1 (contxt) cannot be started: contxt: there is no such command on PATH; did you mean context?",
         ),
         (
+            ["conduct", "python", "polite.py", "--", *SMALL_AGENT],
+            "proxy 2 (polite.py) cannot be started: polite.py: there is no such command on PATH; for the file in this "
+            "folder, write ./polite.py, or its interpreter before it, both in quotes: 'python polite.py'",
+        ),
+        (
             ["conduct", "context", "--", "./nosuch"],
             "the agent cannot be started: ./nosuch: there is no such file",
         ),
@@ -150,6 +161,7 @@ async def test_a_component_that_cannot_be_started_is_named_on_the_wire_and_on_st
     ],
 )
 def test_a_missing_program_is_named_before_a_client_connects(tmp_path: Path, words: list[str], expected: str) -> None:
+    (tmp_path / "polite.py").write_text("")
     ran = dragoman(*words, cwd=tmp_path)
     assert ran.stderr.startswith(f"dragoman: {expected}")
     assert ran.stderr.count("\n") == 1

@@ -237,6 +237,9 @@ async def test_a_command_that_cannot_start_says_what_to_try(tmp_path: Path) -> N
     broken.chmod(0o755)
     cases: list[tuple[list[str], Path | None, str]] = [
         (["no-such-agent"], None, "cannot start 'no-such-agent': no such command on PATH; install it"),
+        (["my-agent --acp"], None, "give the program and each of its arguments as a word of its own"),
+        (["https://localhost:1/acp"], None, "it is an address; pass it as a string, not as the word of a command"),
+        (["plain"], tmp_path, "for the file in this folder, write ./plain, or its interpreter before it"),
         ([str(tmp_path / "missing")], None, "no such file"),
         ([str(plain)], None, "may not be executed; try chmod"),
         ([str(broken)], None, "the interpreter in its first line does not exist"),

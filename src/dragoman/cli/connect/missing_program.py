@@ -26,6 +26,9 @@ def report_missing_program(
         return
     if is_file:
         why = "there is no such file; check the path"
+    elif os.path.isfile(program):
+        why = f"there is no such command on PATH; for the file in this folder, write ./{program}, or its interpreter "
+        why += f"before it, both in quotes: 'python {program}'" if known else "before it"
     else:
         close = close_word(program, known)
         why = f"there is no such command on PATH; {f'did you mean {close}?' if close else HOW_TO_NAME_IT}"

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw
@@ -17,6 +18,7 @@ from dragoman.engine.incoming import refuse_unknown
 from dragoman.errors import ConnectionFailed, Kind, Overloaded, ProtocolError, StartFailed
 from dragoman.policy.stderr_secrets import stderr_redactor
 from dragoman.roles.emulator_settings import emulator_settings
+from dragoman.roles.proxy.built_in.table import BUILT_IN
 from dragoman.roles.proxy.call import Call
 from dragoman.roles.proxy.component import Component
 from dragoman.roles.proxy.functions import PassOn
@@ -96,7 +98,9 @@ class ProxyProcess:
                 command, env=env, stderr=self._stderr, redact=stderr_redactor(os.environ, env), peer=self.name
             )
         except StartFailed as error:
-            raise StartFailed(f"{self.name} cannot be started: {error}") from None
+            close = get_close_matches(command[0], BUILT_IN, 1)
+            hint = f"; did you mean the built-in proxy {close[0]}?" if close else ""
+            raise StartFailed(f"{self.name} cannot be started: {error}{hint}") from None
         connection = Connection(
             self._wrap(transport, self._component.label),
             Side.CLIENT,

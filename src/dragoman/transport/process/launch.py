@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dragoman.errors import StartFailed
+from dragoman.transport.address import is_address
 from dragoman.transport.base import READ_SIZE
 from dragoman.transport.process import process_tree
 
@@ -130,7 +131,14 @@ def _start_error_text(error: Exception, name: str, cwd: str | PathLike[str] | No
     if cwd is not None and not os.path.isdir(cwd):
         return f"its working directory {os.fspath(cwd)!r} does not exist"
     if error.errno == errno.ENOENT:
+        if is_address(name):
+            return "it is an address; pass it as a string, not as the word of a command"
+        if " " in name and not os.path.exists(name):
+            return "there is no program of this name; give the program and each of its arguments as a word of its own"
         if os.sep not in name:
+            if os.path.isfile(os.path.join(cwd or "", name)):
+                how = f"for the file in this folder, write ./{name}, or its interpreter before it"
+                return f"no such command on PATH; {how}"
             return "no such command on PATH; install it, or give its full path"
         if not os.path.exists(name):
             return "no such file; check the path"
