@@ -143,8 +143,9 @@ INNER_ORDER = {
     "roles": [("emulator_settings", "async_with"), ("agent", "client"), ("client.permission",), ("proxy",)],
     "host": [("limits",), ("auth",), ("access", "settings", "session_names"), ("pool",), ("room",), ("*",),
              ("fleet",), ("http",)],
-    "cli": [("main", "exit_codes", "messages", "parser", "subcommands", "ui"), ("host_client", "registry"),
-            ("connect",), ("sessions", "chat", "inspect", "check", "editors", "agents", "serve", "team"),
+    "cli": [("main", "exit_codes", "json_error", "messages", "parser", "subcommands", "ui"),
+            ("host_client", "registry"), ("connect",),
+            ("sessions", "chat", "inspect", "check", "editors", "agents", "serve", "team"),
             ("commands",)],
 }  # fmt: skip
 

@@ -104,6 +104,36 @@ def test_wrong_usage_with_json_is_json_too(tmp_path: Path, words: tuple[str, ...
     assert error["message"] in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("sessions", "shwo", "--json"), "usage"),
+        (("team", "lgo", "--json"), "usage"),
+        (("compare", "x", "--agents", "a=nosuch", "--json"), "usage"),
+        (("inspect", "show", "nosuch.ndjson", "--json"), "usage"),
+        (("mcp", "test", "nosuch", "--json"), "failed"),
+        (("agents", "default", "nosuch", "--json"), "failed"),
+        (("agents", "install", "nosuch", "--json", "--offline"), "unknown"),
+        (("team", "log", "--json"), "failed"),
+        (("sessions", "show", "nosuch", "--json"), "session_not_found"),
+        (("fleet", "--json"), "usage"),
+        (("editors", "undo", "zed", "--json"), "failed"),
+        (("audit", "--file", "/no/such/file", "--json"), "usage"),
+    ],
+)
+def test_an_error_with_json_is_one_json_document_too(tmp_path: Path, words: tuple[str, ...], kind: str) -> None:
+    ran = in_process(*words, cwd=tmp_path)
+    assert ran.returncode in (1, 2)
+    error = json.loads(ran.stdout)["error"]
+    assert error["kind"] == kind
+    assert error["message"] in ran.stderr
+
+
+def test_a_report_that_goes_to_a_file_with_json_leaves_stdout_alone(tmp_path: Path) -> None:
+    ran = in_process("check", "agent", "--json", "report.json", "--nosuch", "--", "true", cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+
+
 def test_wrong_usage_of_run_with_json_is_a_result_line(tmp_path: Path) -> None:
     ran = in_process("run", "--json", "--prompt", " ", "--", *EVERYTHING, cwd=tmp_path, text="")
     assert ran.returncode == 2
@@ -113,6 +143,8 @@ def test_wrong_usage_of_run_with_json_is_a_result_line(tmp_path: Path) -> None:
     assert in_process("agents", "add", "one", "--", *EVERYTHING, cwd=tmp_path).returncode == 0
     ran = in_process("run", "--json", "--agent", "nosuch", "hi", cwd=tmp_path)
     assert "there is no agent 'nosuch'; choose one" in json.loads(ran.stdout)["body"]["error"]["message"]
+    ran = in_process("run", "--json", "--agent", "gemini", "hi", cwd=tmp_path)
+    assert json.loads(ran.stdout)["body"]["error"]["message"].startswith("gemini is not installed; install it with: ")
 
 
 @pytest.mark.parametrize("words", [("run", "hi", "--session"), ("sessions", "show")])

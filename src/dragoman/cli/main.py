@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from dragoman.cli import exit_codes
+from dragoman.cli import exit_codes, json_error
 
 # A command is cli/commands/NAME.py, which has `main(arguments) -> exit code`, or has a folder of its own;
 # a module outside of cli/ is named in full.
@@ -94,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; turn every expected error into one line and an exit code."""
     from dragoman.errors import DragomanError
 
+    json_error.set_json_error_writer(None)
     argv = list(sys.argv[1:] if arguments is None else arguments)
     _open_standard_streams()
     name = f"dragoman {argv[0]}" if argv and argv[0] in COMMANDS else "dragoman"
@@ -105,8 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except DragomanError as error:
+        from dragoman.cli.messages import error_kind
         from dragoman.cli.ui.terminal import sanitize
 
+        json_error.print_json_error(str(error), error_kind(error), exit_codes.FAILED)
         return _report(f"{name}: {sanitize(str(error))}")
     except UnicodeEncodeError:
         unreadable = next((each for each in argv if not _is_text(each)), None)
@@ -117,7 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None and not _has_folder():
             return _report(f"{name}: the current folder was removed; change to another one")
         if error.filename is not None:
-            return _report(f"{name}: {error.filename!s}: {error.strerror}{_folder_advice(str(error.filename))}")
+            problem = f"{error.filename!s}: {error.strerror}{_folder_advice(str(error.filename))}"
+            json_error.print_json_error(problem, "failed", exit_codes.FAILED)
+            return _report(f"{name}: {problem}")
         with suppress(OSError, ValueError):  # the interpreter flushes stdout once more at exit, so it must work
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from dragoman.cli import exit_codes
 from dragoman.cli.ui.terminal import TerminalOutput, sanitize, sanitize_line
 from dragoman.config.paths import user_paths
-from dragoman.errors import AgentExited, ConnectionFailed, Kind, ProtocolError, SandboxUnavailable, StoreFault
+from dragoman.errors import (
+    AgentExited,
+    ConnectionFailed,
+    DragomanError,
+    Kind,
+    ProtocolError,
+    SandboxUnavailable,
+    StoreFault,
+)
 
 # Advice for arguments of the library, and for flags and commands.
 _CLI_ADVICE: Mapping[str, str] = {
@@ -39,6 +47,15 @@ def with_cli_advice(text: str) -> str:
     for argument, advice in _CLI_ADVICE.items():
         text = text.replace(argument, advice)
     return text
+
+
+def error_kind(error: DragomanError) -> str:
+    """Return the kind of an error for --json."""
+    if isinstance(error, StoreFault):
+        return f"store_{error.why}"
+    if isinstance(error, ProtocolError):
+        return error.kind
+    return "connection_failed" if isinstance(error, ConnectionFailed) else "usage"
 
 
 def error_text(error: ProtocolError | ConnectionFailed) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
+from dragoman.cli.json_error import JsonErrorWriter, set_json_error_writer
+
 # The value of `--host` without an argument. No host can have this name.
 DEFAULT_HOST = "-"
 
@@ -103,8 +105,8 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self._words: list[str] = []  # that are parsed
-        # What --json prints for wrong usage.
-        self.write_json_error: Callable[[str], object] = _print_json_error
+        # What --json prints for an error: its message, its kind and the exit code.
+        self.write_json_error: JsonErrorWriter = _print_json_error
 
     def add_flag(self, name: str, help: str) -> None:
         """Add an option without a value; `name` may have a short form before it: "-q --quiet"."""
@@ -134,10 +136,11 @@ class Parser(argparse.ArgumentParser):
         print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
         sys.exit(2)
 
-    def print_json_error(self, message: str) -> None:
-        """Print wrong usage as JSON to stdout, if JSON is wanted."""
-        if "--json" in self._words and "--json" in self._option_string_actions:
-            self.write_json_error(message)
+    def print_json_error(self, message: str, kind: str = "usage", code: int = 2) -> None:
+        """Print an error as JSON to stdout, if JSON is wanted."""
+        option = self._option_string_actions.get("--json")
+        if option is not None and option.nargs == 0 and "--json" in self._words:  # not the name of a file
+            self.write_json_error(message, kind, code)
 
     def _unknown_option(self) -> str:
         """Return the first word that looks like an option and is none; "" if there is none."""
@@ -171,10 +174,15 @@ class Parser(argparse.ArgumentParser):
         choices = next((each.choices for each in self._actions if name in (each.metavar, each.dest)), None)
         return f"; choose one of: {', '.join(choices)}" if choices else ""
 
-    def fail(self, message: str, code: int = 1) -> int:
-        """Print an error that is no wrong usage; return the exit code."""
+    def fail(self, message: str, code: int = 1, *, kind: str = "", is_json_done: bool = False) -> int:
+        """Print an error that is no wrong usage; return the exit code.
+
+        With --json it is JSON on stdout, too, unless the command has printed its JSON.
+        """
         from dragoman.cli.ui.terminal import sanitize
 
+        if not is_json_done:
+            self.print_json_error(message, kind or ("usage" if code == 2 else "failed"), code)
         print(f"{self.prog}: {sanitize(message)}", file=sys.stderr)
         return code
 
@@ -184,6 +192,7 @@ class Parser(argparse.ArgumentParser):
             raise ParserCaptured(self)
         mark = arguments.index("--") if "--" in arguments else len(arguments)
         self._words = arguments[:mark]
+        set_json_error_writer(self.print_json_error)
         # Options may stand between positional arguments, also before one that can be omitted.
         return self.parse_intermixed_args(self._words), arguments[mark + 1 :]
 
@@ -208,10 +217,10 @@ class Parser(argparse.ArgumentParser):
         return options, command
 
 
-def _print_json_error(message: str) -> None:
+def _print_json_error(message: str, kind: str, code: int) -> None:
     import json
 
-    print(json.dumps({"error": {"kind": "usage", "message": message}}), flush=True)
+    print(json.dumps({"error": {"kind": kind, "message": message}}), flush=True)
 
 
 def add_host_options(parser: Parser) -> None:

@@ -60,7 +60,10 @@ class CommandGroup(Parser):
         rest = arguments[1:]
         if name not in self._table:
             if not self._default or (name and not name.startswith("-")):
-                return self.fail(unknown_word("action", name, self._table), exit_codes.USAGE)
+                problem = unknown_word("action", name, self._table)
+                if "--json" in rest:  # an option of most actions
+                    self.write_json_error(problem, "usage", exit_codes.USAGE)
+                return self.fail(problem, exit_codes.USAGE)
             name, rest = self._default, arguments
         return self._run_with_own_options(name, rest)
 

@@ -44,4 +44,4 @@ def run_reported(parser: Parser, options: argparse.Namespace, action: Callable[[
     except RegistryFault as fault:
         if options.json:
             print_json({"error": {"kind": fault.why, "message": str(fault), **fault.details}})
-        return parser.fail(str(fault), fault.exit_code)
+        return parser.fail(str(fault), fault.exit_code, is_json_done=True)

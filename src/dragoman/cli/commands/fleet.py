@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from dragoman.cli import exit_codes
+from dragoman.cli.messages import error_kind
 from dragoman.cli.parser import Parser, parse_duration
 from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import report
@@ -75,7 +76,8 @@ def main(arguments: list[str]) -> int:
     except ConfigFault as fault:
         return parser.fail(str(fault), exit_codes.USAGE)
     except ProtocolError as error:
-        return parser.fail(error.message, exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED)
+        code = exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED
+        return parser.fail(error.message, code, kind=error_kind(error))
 
 
 def show_status(parser: Parser, options: argparse.Namespace) -> int:

@@ -55,8 +55,9 @@ def show_status(parser: Parser, options: argparse.Namespace) -> int:
     try:
         table = user_table()
     except ConfigFault as fault:
+        parser.print_json_error(str(fault))
         for line in fault.faults:
-            parser.fail(line)
+            parser.fail(line, is_json_done=True)
         return exit_codes.USAGE
     found: list[dict[str, Any]] = []
     used: set[str] = set()

@@ -23,7 +23,7 @@ from dragoman.cli.connect.local import OpenSession, open_session
 from dragoman.cli.connect.options import SessionOptions
 from dragoman.cli.connect.prompt import Interrupts, file_block, image_problem, run_turn
 from dragoman.cli.connect.prompt_text import add_prompt_options, read_prompt_text
-from dragoman.cli.messages import as_agent_exit, error_text, exit_code_of, report_turn_end
+from dragoman.cli.messages import as_agent_exit, error_kind, error_text, exit_code_of, report_turn_end
 from dragoman.cli.parser import Parser
 from dragoman.cli.ui.key_prompt import find_prompter
 from dragoman.cli.ui.progress import show_progress
@@ -103,8 +103,8 @@ def main(arguments: list[str]) -> int:
     parser.add_flag("--json", "print each log entry as a JSON line, then the result")
     parser.add_value("--trace", "FILE", "record every message for `dragoman inspect show`; must be a new file")
     session_options.add_session_options(parser)
-    parser.write_json_error = lambda message: JsonOutput(sys.stdout.buffer).write_result(
-        exit_codes.USAGE, error={"kind": "usage", "message": message}
+    parser.write_json_error = lambda message, kind, code: JsonOutput(sys.stdout.buffer).write_result(
+        code, error={"kind": kind, "message": message}
     )
     given, command = parser.read(arguments)
     if given.quiet and given.verbose:
@@ -123,8 +123,6 @@ def main(arguments: list[str]) -> int:
         with open_trace(given.trace, options.agent.argv) as tap:
             return run_loop(run_prompt(msgspec.structs.replace(options, trace=tap), prompt, as_json=given.json))
     except ConfigFault as fault:
-        if given.json:
-            JsonOutput(sys.stdout.buffer).write_result(exit_codes.USAGE, error=error_to_json(fault))
         return parser.fail(str(fault), exit_codes.USAGE)
 
 
@@ -230,11 +228,10 @@ async def _finish_within(timeout: float | None, started: float, running: Awaitab
 
 def error_to_json(error: DragomanError, redact: Callable[[str], str] = str) -> dict[str, str]:
     """Return an error for --json: its kind and message."""
-    if isinstance(error, StoreFault):
-        return {"kind": f"store_{error.why}", "message": redact(error.message)}
+    message = str(error)
     if isinstance(error, ProtocolError):  # agents put the reason of an "Internal error" into its data
-        return {"kind": error.kind, "message": redact(error.explanation)}
-    return {"kind": "usage" if isinstance(error, ConfigFault) else "connection_failed", "message": redact(str(error))}
+        message = error.message if isinstance(error, StoreFault) else error.explanation
+    return {"kind": error_kind(error), "message": redact(message)}
 
 
 def unreachable_files(content: list[ContentBlock], options: SessionOptions) -> list[str]:

@@ -11,6 +11,7 @@ import msgspec
 from dragoman.cli import exit_codes
 from dragoman.cli.connect import mcp_file, which_agent
 from dragoman.cli.connect.options import WORKSPACE_TOOLS_HELP
+from dragoman.cli.messages import error_kind
 from dragoman.cli.parser import Parser
 from dragoman.cli.serve.process import serve
 from dragoman.cli.ui.log_lines import LOG_FORMATS
@@ -144,11 +145,12 @@ def main(arguments: list[str]) -> int:
         paths = user_paths()
         return run_loop(serve(load_settings, paths, options))
     except (ConfigFault, StartFailed) as fault:
+        parser.print_json_error(str(fault), error_kind(fault))
         for line in fault.faults if isinstance(fault, ConfigFault) else [str(fault)]:
-            parser.fail(line)
+            parser.fail(line, is_json_done=True)
         return exit_codes.USAGE
     except StoreFault as fault:
-        return parser.fail(fault.message, exit_codes.NO_STORE)
+        return parser.fail(fault.message, exit_codes.NO_STORE, kind=error_kind(fault))
     except asyncio.CancelledError:  # the second signal does not wait for cleanup
         return exit_codes.INTERRUPTED
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dragoman.cli import exit_codes
+from dragoman.cli.messages import error_kind
 from dragoman.cli.parser import Parser
 from dragoman.cli.subcommands import Action, CommandGroup
 from dragoman.cli.ui.format import print_json
@@ -96,7 +97,8 @@ def main(arguments: list[str]) -> int:
     except ConfigFault as fault:
         return parser.fail(str(fault), exit_codes.USAGE)
     except ProtocolError as error:
-        return parser.fail(error.message, exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED)
+        code = exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED
+        return parser.fail(error.message, code, kind=error_kind(error))
 
 
 # --- actions --------------------------------------------------------------------------------------------------

@@ -44,10 +44,10 @@ def offer_agent(parser: Parser, word: str, *, yes: bool) -> NamedAgent | None:
         result = installer.install_word(word, Wishes(), command=f"dragoman agents install {word}")
     except RegistryFault as fault:
         code = exit_codes.FAILED if fault.why == "declined" else exit_codes.DIED
-        sys.exit(parser.fail(str(fault), code))
+        sys.exit(parser.fail(str(fault), code, kind=fault.why))
     return result.agent
 
 
 def _exit_with_command(parser: Parser, word: str) -> NoReturn:
-    parser.fail(f"{word} is not installed; install it with: dragoman agents install {word} --yes, or add --yes here")
-    sys.exit(exit_codes.USAGE)
+    advice = f"install it with: dragoman agents install {word} --yes, or add --yes here"
+    sys.exit(parser.fail(f"{word} is not installed; {advice}", exit_codes.USAGE))

@@ -136,11 +136,13 @@ def _confirm(parser: Parser, options: argparse.Namespace, change: Change, questi
     if options.yes:
         return None
     if not sys.stdin.isatty() or not sys.stderr.isatty():
-        return parser.fail("nothing is changed: there is no terminal to ask on; add --yes", exit_codes.CANCELLED)
+        return parser.fail(
+            "nothing is changed: there is no terminal to ask on; add --yes", exit_codes.CANCELLED, is_json_done=True
+        )
     print(f"{sanitize_line(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return None
-    return parser.fail("nothing is changed", exit_codes.FAILED)
+    return parser.fail("nothing is changed", exit_codes.FAILED, is_json_done=True)
 
 
 def _where(editor: Editor, path: str) -> str:

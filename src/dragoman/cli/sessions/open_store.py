@@ -83,7 +83,7 @@ def run_with_store(
     except ConnectionFailed as error:
         if getattr(options, "json", False):
             print_json({"error": {"kind": "connection_failed", "message": str(error)}})
-        return parser.fail(with_cli_advice(str(error)), exit_codes.DIED)
+        return parser.fail(with_cli_advice(str(error)), exit_codes.DIED, is_json_done=True)
 
 
 async def _run_with_host_store(options: argparse.Namespace, action: StoreAction) -> int:
@@ -111,7 +111,8 @@ def report_failure(parser: Parser, options: argparse.Namespace, error: ProtocolE
     kind = f"store_{error.why}" if isinstance(error, StoreFault) else error.kind
     if getattr(options, "json", False):
         print_json({"error": {"kind": kind, "message": error.message}})
-    return parser.fail(error.message, exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED)
+    code = exit_codes.NO_STORE if isinstance(error, StoreFault) else exit_codes.FAILED
+    return parser.fail(error.message, code, is_json_done=True)
 
 
 async def find_session(store: Store, name: str) -> Summary:

@@ -146,7 +146,7 @@ async def _show(parser: Parser, options: argparse.Namespace, store: Store) -> in
         sys.stdout.flush()
     else:
         TranscriptView(OutputStream(sys.stdout), thoughts=options.thoughts).show_session(summary, lines)
-    return parser.fail(damage) if damage else exit_codes.OK
+    return parser.fail(damage, is_json_done=True) if damage else exit_codes.OK
 
 
 # --- search -----------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ async def _search(parser: Parser, options: argparse.Namespace, store: Store) -> 
         known = await store.sessions()
         _show_passages(OutputStream(sys.stdout), hits, known)
         if not hits:
-            parser.fail("nothing was found")
+            parser.fail("nothing was found", is_json_done=True)
     return exit_codes.OK if hits else exit_codes.FAILED
 
 
