@@ -305,6 +305,13 @@ def test_a_home_in_which_nothing_can_be_made_is_named_itself(
     [
         (["sesions"], "there is no command 'sesions'; did you mean sessions?"),
         (["sessions", "lst"], "there is no action 'lst'; did you mean list?"),
+        (
+            ["sessions", "roof"],
+            "choose one of: list, show, search, fork, rename, export, import, share, delete, expire, "
+            "repair; or to show one: dragoman sessions show roof",
+        ),
+        (["inspect", "talk.ndjson"], "; or to show one: dragoman inspect show talk.ndjson"),
+        (["editors", "zed"], "; or to show one: dragoman editors show zed"),
         (["grants", "revok", "x"], "did you mean revoke?"),
         (["run", "--sesion", "x", "--", "y"], "did you mean --session?"),
         (["share", "roof"], "there is no command 'share'; did you mean dragoman sessions share?"),

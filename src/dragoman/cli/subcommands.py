@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from dragoman.cli import exit_codes
-from dragoman.cli.parser import HELP_WIDTH, Parser, fit_help, unknown_name, unknown_word
+from dragoman.cli.parser import HELP_WIDTH, Parser, close_word, fit_help, unknown_name, unknown_word
 
 HELP_FLAGS = ("-h", "--help", "help")
 
@@ -60,12 +61,19 @@ class CommandGroup(Parser):
         rest = arguments[1:]
         if name not in self._table:
             if not self._default or (name and not name.startswith("-")):
-                problem = unknown_word("action", name, self._table)
+                problem = unknown_word("action", name, self._table) + self._show_advice(name)
                 if "--json" in rest:  # an option of most actions
                     self.write_json_error(problem, "usage", exit_codes.USAGE)
                 return self.fail(problem, exit_codes.USAGE)
             name, rest = self._default, arguments
         return self._run_with_own_options(name, rest)
+
+    def _show_advice(self, word: str) -> str:
+        """Return how to show the thing that the user may have named instead of an action."""
+        takes_name = "show" in self._table and " " in self._table["show"].usage
+        if not takes_name or close_word(word, self._table):
+            return ""
+        return f"; or to show one: dragoman {self._command} show {shlex.quote(word)}"
 
     def run_own(self, arguments: list[str]) -> int | None:
         """Run the action that the first argument names, if it has options of its own beside those that are shared."""

@@ -167,6 +167,8 @@ def test_modes_models_and_options_are_shown_and_changed(here: Path) -> None:
         terminal.await_text("there is no model 'nosuch'; choose one of: plain, loud")
         terminal.type(":nosuch" + ENTER)
         terminal.await_text("there is no command :nosuch; :help lists all commands")
+        terminal.type(":polcy" + ENTER)
+        terminal.await_text("there is no command :polcy; did you mean :policy?")
         terminal.type("::x" + ENTER)
         terminal.await_text("│ :x")
         terminal.await_last("›")

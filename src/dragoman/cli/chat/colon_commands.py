@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from dragoman import ClientSession, ProtocolError
 from dragoman.cli.chat.line_editor import Candidate, complete_word
 from dragoman.cli.connect import settings
+from dragoman.cli.parser import close_word
 from dragoman.cli.ui.permission import PermissionUI
 from dragoman.cli.ui.terminal import StyledLine, sanitize_line
 from dragoman.policy.modes import MODES, mode_summary
@@ -75,7 +76,9 @@ async def run_colon_command(chat: ChatSurface, text: str) -> None:
         each for each in COMMANDS if name and each.startswith(name)
     ]
     if len(matches) != 1:
-        chat.show_line(f"there is no command {COMMAND_PREFIX}{name}; {COMMAND_PREFIX}help lists all commands", "yellow")
+        close = close_word(name, COMMANDS)
+        advice = f"did you mean {COMMAND_PREFIX}{close}?" if close else f"{COMMAND_PREFIX}help lists all commands"
+        chat.show_line(f"there is no command {COMMAND_PREFIX}{name}; {advice}", "yellow")
         return
     try:
         await COMMANDS[matches[0]].run(chat, argument.strip())
