@@ -49,7 +49,7 @@ class AgentCatalog:
         self.target_of = target_of
         self._agents = {agent.name: agent for agent in agents}
         self._report = report
-        self._start_timeout = start_timeout
+        self.start_timeout = start_timeout  # the host replaces it with its limits
         self._initialize_results: dict[str, InitializeResult] = {}
         self._dialects: dict[str, str] = {}
         self._facts: dict[str, AgentFacts] = {}
@@ -132,7 +132,7 @@ class AgentCatalog:
     async def start_agent(self, agent_config: NamedAgent, *, caller: Caller | None = None) -> RemoteAgent:
         """Start an agent without a session, for the caller to close. Its questions and notifications go to `caller`."""
         cwd = agent_config.cwd or os.getcwd()
-        options = dialer_options(agent_config, cwd) | {"initialize_timeout": self._start_timeout}
+        options = dialer_options(agent_config, cwd) | {"initialize_timeout": self.start_timeout}
         workspace = WorkspaceAccess(approve=lambda _: False)
         callbacks = UserCallbacks("deny", caller.elicit if caller else lambda _: None)
         agent = RemoteAgent(
@@ -145,7 +145,7 @@ class AgentCatalog:
             callbacks,
             workspace=workspace,
             on={method: partial(caller.notify, method) for method in CLIENT_NOTIFICATIONS} if caller else {},
-            settings=SessionSettings(timeout=self._start_timeout),
+            settings=SessionSettings(timeout=self.start_timeout),
         )
         await agent.start(initialize_params(workspace, callbacks))
         self.note_initialized(agent_config.name, agent.initialize_result, agent.dialect)

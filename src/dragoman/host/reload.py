@@ -63,6 +63,7 @@ def apply_settings(
     host.roots_of, host.make_guard, host.limits = roots_of, make_guard, host_limits
     host.mcp_servers = dict(new.mcp_servers)
     host.agent_catalog.replace_agents(new.agents)
+    host.agent_catalog.start_timeout = host_limits.open_timeout
     app.replace_settings(limits=endpoint_limits, origins=section.origins, hosts=section.names, oidc=oidc)
     return _changes(old, new)
 
