@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dragoman.errors import ProtocolError
 from dragoman.store import search as module
-from dragoman.store.search import FINDABLE, MAX_PASSAGE, split_passages
+from dragoman.store.search import FINDABLE, MAX_PASSAGE, parse_query, split_passages
 
 
 def line(seq: int, text: str, update: str = "agent_message_chunk") -> bytes:
@@ -36,6 +37,12 @@ def test_a_long_text_is_cut_without_copying_the_rest() -> None:
     assert "".join(pieces) == text
     assert max(map(len, pieces)) <= MAX_PASSAGE
     assert Counted.copied == len(text)
+
+
+def test_a_query_without_words_is_refused_in_words_that_fit_every_caller() -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_query(" ?! ")
+    assert caught.value.message == "the query has no words; give at least one word, such as: parse error"
 
 
 def test_a_text_without_white_space_is_cut_too() -> None:

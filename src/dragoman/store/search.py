@@ -186,7 +186,7 @@ def parse_query(query: str) -> list[Term]:
         if words:
             found.append(Term(words, bool(star) or (not phrase and text.endswith("*"))))
     if not found:
-        raise ProtocolError(Kind.INVALID_PARAMS, "the query has no words; try: sessions search 'parse error'")
+        raise ProtocolError(Kind.INVALID_PARAMS, "the query has no words; give at least one word, such as: parse error")
     return found
 
 
