@@ -77,6 +77,12 @@ def test_the_host_is_read_with_all_settings() -> None:
         ("[hosts.a]\ntoken_file = 'x'", "line 1: hosts.a: url must say where it is"),
         ("[hosts.a]\nurl = 'office'", "line 2: hosts.a.url: must be an address"),
         ("[hosts.a]\nurl = 'http://x'\ntoken = 'x'", "line 3: hosts.a.token: a host has no such member"),
+        (
+            "[hosts]\nroots = ['~/projects']",
+            "line 2: hosts.roots: roots is a setting of `dragoman serve`; write it",
+        ),
+        ("[hosts.limits]\nbody = 1", "line 1: hosts.limits: limits is a setting of `dragoman serve`; write it"),
+        ("[hosts]\noffice = 'http://x'", "line 2: hosts.office: a host is written as a table: [hosts.office]"),
         ("default_host = 'x'", "line 1: default_host: there is no host 'x'; there are none"),
     ],
 )

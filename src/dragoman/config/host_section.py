@@ -98,7 +98,10 @@ def read_hosts(
         path: TomlPath = ("hosts", name)
         if not is_name(name):
             reader.add_fault(path, name_rule)
-        table = reader.read_table(table, path, f"a host is written as a table: [hosts.{name}]")
+        if not isinstance(table, dict) or ("url" not in table and name in _TABLE_KEYS):
+            as_table = f"a host is written as a table: [hosts.{name}]"
+            reader.add_fault(path, _NOT_IN_HOSTS.format(name) if name in _HOST_KEYS else as_table)
+            continue
         members = reader.read_members(table, path, _NAMED_HOST_KEYS, "a host")
         if members is not None and "url" not in members:
             reader.add_fault(path, "url must say where it is, such as https://office.example:7437")
@@ -189,6 +192,10 @@ _HOST_KEYS = member_readers(
 )
 _ISSUER_KEYS = member_readers(IssuerSection)
 _NAMED_HOST_KEYS = member_readers(NamedHost, url=_read_url)
+
+# Settings of [host] that are tables, and what is said of a setting of [host] that is below [hosts].
+_TABLE_KEYS = ("user_roots", "limits", "issuer")
+_NOT_IN_HOSTS = "{} is a setting of `dragoman serve`; write it below [host], without s"
 
 
 # --- files ----------------------------------------------------------------------------------------------------
