@@ -116,6 +116,12 @@ def guard_factory(section: HostSection, paths: UserPaths) -> Callable[[AskUser |
     return make_guard
 
 
+def check_policy(section: HostSection, paths: UserPaths) -> None:
+    """Raise ConfigFault if the policy file that the host is configured with cannot be used."""
+    if section.policy:
+        warnings(section, paths)
+
+
 def warnings(section: HostSection, paths: UserPaths) -> list[str]:
     """Return warnings about rules of the owner's policy that allow more than they seem to."""
     policy = PolicyLoader(paths, user_file=os.path.expanduser(section.policy) or None).load(())

@@ -105,7 +105,7 @@ def test_an_unknown_host_agent_is_a_config_error(run: Run) -> None:
     path.write_text('version = 1\n[agents.one]\ncommand = "one"\n[host]\nagents = ["one", "nope"]\n')
     checked = run("config", "check")
     assert (checked.code, checked.out) == (1, "")
-    assert checked.err.startswith("host.agents: there is no agent 'nope'; known agents: one")
+    assert checked.err.startswith(f"{path}: host.agents: there is no agent 'nope'; known agents: one")
     assert checked.err.count("\n") == 1
 
 

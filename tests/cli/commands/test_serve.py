@@ -25,6 +25,7 @@ from dragoman.cli.main import main
 from dragoman.cli.serve.process import announce
 from dragoman.cli.ui.log_lines import LogLines
 from dragoman.config.config_file import NamedAgent
+from dragoman.config.paths import user_paths
 from dragoman.host.auth.database import HostDatabase
 from dragoman.store.urls import parse_address
 from tests.cli.process import DRAGOMAN, EVERYTHING, TIMEOUT, OnScreen
@@ -386,9 +387,12 @@ def test_a_missing_agent_command_is_reported_at_host_start(capsys: pytest.Captur
         (("--bind", "nowhere"), "give the address to listen at"),
         (("--bind", "127.0.0.1:99999"), "99999 is not a port; the largest is 65535"),
         (("--bind", "99999"), "99999 is not a port"),
-        (("--root", "/no/such/folder"), "does not exist"),
+        (("--root", "/no/such/folder"), "serve: --root: the folder /no/such/folder does not exist"),
+        (("--policy", "/no/policy.toml"), "serve: --policy: /no/policy.toml: "),
+        (("--mcp", "/no/servers.json"), "serve: --mcp: /no/servers.json: there is no such file"),
         (("--store", "postgres://x"), "write a path, or sqlite:PATH, memory:"),
-        (("--tls", "c.pem", "k.pem"), "c.pem"),
+        (("--tls", "c.pem", "k.pem"), "cannot be used: there is no file c.pem"),
+        (("--tls", __file__, "k.pem"), "cannot be used: there is no file k.pem"),
         (("--origin", "nonsense"), "--origin: 'nonsense' is no origin"),
         (("--name", "bad_name/x"), "--name: 'bad_name/x' is no name of a machine"),
     ],
@@ -401,6 +405,28 @@ def test_an_unsafe_or_wrong_host_does_not_start_and_says_what_to_do(
     err = capsys.readouterr().err
     assert expected in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[host]\nroots = ['/no/such/folder']", "host.roots: the folder /no/such/folder does not exist"),
+        ("[host]\npolicy = '/no/policy.toml'", "host.policy: /no/policy.toml: "),
+        ("[host]\nmcp = ['/no/servers.json']", "host.mcp: /no/servers.json: there is no such file"),
+        ("[host.limits]\nprompt = 8", "host.limits: there is no limit prompt; the limits are "),
+    ],
+)
+def test_a_wrong_setting_of_the_file_is_named_with_the_file(
+    text: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(user_paths().config_file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    assert main(["serve", "--bind", "127.0.0.1:0", "--", *EVERYTHING]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"dragoman serve: {path}: {expected}")
+    assert main(["config", "check"]) == 1
+    assert f"{path}: {expected}" in capsys.readouterr().err
 
 
 def test_a_client_cannot_add_lines_to_the_log_by_its_name(tmp_path: Path) -> None:

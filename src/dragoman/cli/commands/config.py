@@ -181,7 +181,8 @@ def find_faults(paths: UserPaths) -> list[str]:
         try:
             read()
         except ConfigFault as fault:
-            faults += [each for each in fault.faults if each not in faults]
+            named = [f"{paths.config_file}: {each}" if each.startswith("host.") else each for each in fault.faults]
+            faults += [each for each in named if each not in faults]
     return faults
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -135,11 +137,19 @@ def main(arguments: list[str]) -> int:
 
     def load_settings() -> Settings:
         section = check_host_section(apply_flags(options, load_config(paths.config_file).host))
-        servers = [server for file in section.mcp for server in mcp_file.load(os.path.expanduser(file))]
+        with naming_setting("limits", "", paths.config_file):
+            settings.endpoint_limits(section)
+        with naming_setting("roots", "--root" if options.root else "", paths.config_file):
+            settings.roots_lookup(section)
+        with naming_setting("policy", "--policy" if options.policy else "", paths.config_file):
+            settings.check_policy(section, paths)
+        with naming_setting("mcp", "--mcp" if options.mcp else "", paths.config_file):
+            servers = [server for file in section.mcp for server in mcp_file.load(os.path.expanduser(file))]
         agents = resolve_agents(parser, options, command, section)
         return Settings(section, agents, {server.name: server for server in servers})
 
     try:
+        from dragoman.host import settings
         from dragoman.host.reload import Settings
 
         paths = user_paths()
@@ -153,6 +163,23 @@ def main(arguments: list[str]) -> int:
         return parser.fail(fault.message, exit_codes.NO_STORE, kind=error_kind(fault))
     except asyncio.CancelledError:  # the second signal does not wait for cleanup
         return exit_codes.INTERRUPTED
+
+
+@contextmanager
+def naming_setting(name: str, flag: str, config_file: str) -> Iterator[None]:
+    """Raise faults of a setting of the host with where it was given: the flag, or config.toml and its key."""
+    try:
+        yield
+    except ConfigFault as fault:
+        key = f"host.{name}: "
+        raise ConfigFault(
+            [
+                f"{flag}: {each.removeprefix(key)}"
+                if flag and not each.startswith("host.user_")
+                else f"{config_file}: {each if each.startswith('host.') else key + each}"
+                for each in fault.faults
+            ]
+        ) from None
 
 
 def apply_flags(options: argparse.Namespace, configured: HostSection) -> HostSection:

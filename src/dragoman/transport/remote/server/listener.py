@@ -218,7 +218,9 @@ def server_tls_context(certificate: str, key: str, client_ca: str = "") -> ssl.S
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise StartFailed(f"the certificate {certificate} and key {key} cannot be used: {error}") from None
+        missing = next((file for file in (certificate, key) if not os.path.exists(file)), "")
+        reason = f"there is no file {missing}" if missing else error
+        raise StartFailed(f"the certificate {certificate} and key {key} cannot be used: {reason}") from None
     if client_ca:
         try:
             context.load_verify_locations(client_ca)
