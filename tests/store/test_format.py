@@ -107,10 +107,20 @@ def test_a_database_of_another_program_is_refused_and_not_changed(tmp_path: Path
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_not_a_database_is_reported_as_damaged(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_not_called_damaged(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     path.write_bytes(b"this is a note, not a database" * 100)
-    with pytest.raises(StoreFault, match="repair") as caught:
+    with pytest.raises(StoreFault, match="is not a store of sessions; name another file") as caught:
+        SqliteStore(str(path))
+    assert caught.value.why == "unusable"
+
+
+def test_a_store_whose_first_bytes_are_lost_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    schema.prepare_file(str(path))
+    content = path.read_bytes()
+    path.write_bytes(bytes(100) + content[100:])
+    with pytest.raises(StoreFault, match="run `dragoman sessions repair`") as caught:
         SqliteStore(str(path))
     assert caught.value.why == "damaged"
 

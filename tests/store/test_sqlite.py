@@ -6,6 +6,8 @@ import asyncio
 import errno
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import msgspec
 import pytest
 
 from dragoman.errors import Kind, ProtocolError, StoreFault
+from dragoman.host.auth.database import lock_store
 from dragoman.store.contract import Draft
 from dragoman.store.fleet import Engine
 from dragoman.store.local_fleet import local_engine
@@ -261,3 +264,27 @@ async def test_a_session_name_cannot_be_the_id_of_another_session(tmp_path: Path
     for name in ("one", "20261116-1030", "deadbeef"):
         assert (await store.rename("one", name)).name == name
     await store.close()
+
+
+@pytest.mark.parametrize("content", [b"office\n", b"\x89PNG\r\n\x1a\n" + bytes(1000)])
+async def test_a_file_that_is_no_store_is_refused_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "hostname"
+    path.write_bytes(content)
+    path.chmod(0o644)
+    with pytest.raises(StoreFault, match="hostname is not a store of sessions; name another file") as caught:
+        await SqliteStore.open(str(path))
+    assert caught.value.why == "unusable"
+    with pytest.raises(StoreFault, match="is not a store"), lock_store(str(path)):
+        pass
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (content, 0o644)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+async def test_a_database_of_another_program_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE birds (name)")
+    path.chmod(0o644)
+    with pytest.raises(StoreFault, match="is a database of another program"):
+        await SqliteStore.open(str(path))
+    assert path.stat().st_mode & 0o777 == 0o644

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from dragoman.errors import StoreFault
 from dragoman.host.auth.roles import ADMIN, check_role_name
 from dragoman.store.sqlite.errors import FAILURES, to_store_fault
-from dragoman.store.sqlite.schema import make_private
+from dragoman.store.sqlite.schema import make_private, refuse_foreign_file
 
 # Marks a file as one of these ("Door").
 APPLICATION_ID = 0x446F6F72
@@ -149,6 +149,7 @@ def lock_store(path: str) -> Iterator[None]:
 
     It is a system lock: it ends with the process, and agents do not inherit it.
     """
+    refuse_foreign_file(path)  # before a file is created next to it
     try:
         os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
         fd = os.open(f"{path}.serving", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -175,7 +176,7 @@ def lock_store(path: str) -> Iterator[None]:
 
 def _open_database(path: str) -> sqlite3.Connection:
     try:
-        make_private(path)
+        make_private(path, APPLICATION_ID)
         connection = _connect(path)
         try:
             _prepare(connection, path)

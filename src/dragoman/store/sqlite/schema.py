@@ -102,6 +102,16 @@ VERSION = len(MIGRATIONS)
 # The page size of the file. Bytes.
 PAGE_SIZE = 4096
 
+# The header of an SQLite file (sqlite.org/fileformat2.html): how it begins, its size, the place of the application id,
+# and the smallest page. Bytes.
+_MAGIC = b"SQLite format 3\0"
+_HEADER_SIZE = 100
+_APPLICATION_ID_AT = slice(68, 72)
+_SMALLEST_PAGE = 512
+
+# How much of a file is read to tell whether it may be a store. The largest page of SQLite.
+_HEAD_SIZE = 65536
+
 # The entries of a session start at its number, shifted by this many bits; no log grows longer.
 ENTRIES_PER_SESSION = 1 << 40
 
@@ -145,6 +155,7 @@ def connect_to_read(path: str, durability: str = "full", *, timeout: float = BUS
 def prepare_file(path: str, *, timeout: float = BUSY_TIMEOUT) -> None:
     """Create or migrate the file; raise StoreFault if it is newer, not ours, damaged or not writable."""
     try:
+        refuse_foreign_file(path)
         make_private(path)
         deadline = time.monotonic() + timeout
         while not _try_prepare(path, timeout):
@@ -193,12 +204,34 @@ def _connect(path: str, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def make_private(path: str) -> None:
-    """Create a file and its folder, if needed, that only their owner can read."""
+def refuse_foreign_file(path: str) -> None:
+    """Raise StoreFault for a file that cannot be a store, before it or its folder is changed. One that may be a damaged
+    store is left to SQLite.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return  # it is not there, or the caller gets the same error
+    try:
+        head, size = os.read(fd, _HEAD_SIZE), os.fstat(fd).st_size
+    except OSError:
+        return
+    finally:
+        os.close(fd)
+    # A store is made of pages, and the first one has the statements that created its tables.
+    if not head or head.startswith(_MAGIC) or size % _SMALLEST_PAGE == 0 or b"CREATE TABLE" in head:
+        return
+    raise StoreFault("unusable", f"{path} is not a store of sessions; name another file, or move this one away")
+
+
+def make_private(path: str, application_id: int = APPLICATION_ID) -> None:
+    """Create a file and its folder, if needed, that only their owner can read. Leave files of other programs alone."""
     os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        if os.fstat(fd).st_mode & 0o077:
+        head = os.pread(fd, _HEADER_SIZE, 0)
+        is_ours = not head or head[_APPLICATION_ID_AT] == application_id.to_bytes(4, "big")
+        if is_ours and os.fstat(fd).st_mode & 0o077:
             os.fchmod(fd, 0o600)
     finally:
         os.close(fd)
