@@ -111,6 +111,12 @@ def test_on_a_phone_everything_fits_and_can_be_touched(person: MakePerson, token
         wide = page.evaluate("() => document.scrollingElement.scrollWidth - innerWidth")
         assert wide <= 0, address
     assert page.is_visible(".tabs")
+    page.evaluate("() => { location.hash = '#/' }")
+    counts = page.locator("main .head .place")
+    assert counts.inner_text() == "1 session"  # a count of nothing takes no room
+    counts.evaluate("node => { node.textContent = '12 need you · 12 working · 12 others' }")
+    cut = counts.evaluate("node => node.scrollWidth - node.clientWidth")
+    assert cut <= 0
 
 
 @pytest.mark.parametrize("prompt", ["/ask", "/form"])

@@ -103,7 +103,7 @@ export const T = {
   works: (agent) => (agent ? `${agent} works` : "works"),
   asksYou: "has a question",
   agentGone: "the agent exited",
-  inboxCounts: (asks, works, rest) => `${asks} ${asks === 1 ? "needs" : "need"} you · ${works} working · ${rest} others`,
+  inboxCounts: (asks, works, rest) => [asks && `${asks} ${asks === 1 ? "needs" : "need"} you`, works && `${works} working`, rest && `${rest} ${asks || works ? "others" : rest === 1 ? "session" : "sessions"}`].filter(Boolean).join(" · "),
   states: { ask: "needs an answer", work: "working", done: "done, not seen", sleep: "idle", fail: "failed", archived: "archived" },
   filters: "Filters",
   filterNames: { all: "All", mine: "Mine", running: "Active", unread: "Not seen", archived: "Archived" },

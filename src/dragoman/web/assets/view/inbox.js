@@ -31,7 +31,7 @@ export class InboxView {
     this.element = h(
       "main",
       { id: "main" },
-      h("header.head", null, h("div.titles.grow", null, h("h1", null, T.sessions), this.counts), canOpen ? button(T.newSession, () => app.newSession(), { glyph: "plus", key: "n" }) : null, accountButton(app)),
+      h("header.head", null, h("div.titles.grow", null, h("h1", null, T.sessions), this.counts), canOpen ? button(T.newSession, () => app.newSession(), { glyph: "plus", key: "n", kind: "new" }) : null, accountButton(app)),
       h("div.page", { tabindex: "-1" }, h("div.page-top", null, this.filters, h("div.find.show-s", null, icon("search"), this.find)), this.column),
     );
     this.end = this.host.on("sessions", () => this.update());
