@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import ViewportSize
 
 from dragoman.store.contract import Draft
 from dragoman.store.sqlite.store import SqliteStore
-from tests.web.browser import PHONE, MakePerson, Person, WebHost, needs_browser, rpc_session
+from tests.web.browser import DESK, PHONE, MakePerson, Person, WebHost, needs_browser, rpc_session
 
 pytestmark = needs_browser
 
@@ -117,6 +118,25 @@ def test_on_a_phone_everything_fits_and_can_be_touched(person: MakePerson, token
     counts.evaluate("node => { node.textContent = '12 need you · 12 working · 12 others' }")
     cut = counts.evaluate("node => node.scrollWidth - node.clientWidth")
     assert cut <= 0
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_transcript_stays_at_its_end_when_a_question_takes_room(
+    person: MakePerson, tokens: dict[str, str], size: ViewportSize
+) -> None:
+    ann = person(tokens["ann"], size=size)
+    session = rpc_session(ann) if size is DESK else rpc_session(person(tokens["ann"]))
+    ann.open(session)
+    ann.say("/echo " + "\n\n".join(f"line {number}" for number in range(60)))
+    ann.idle()
+    for _ in range(3):
+        ann.say("/ask")
+        ann.await_answers()
+        left = ann.page.eval_on_selector(".log", "log => log.scrollHeight - log.scrollTop - log.clientHeight")
+        assert left < 2
+        assert not ann.page.is_visible(".to-end")
+        ann.answer_question("n")
+        ann.idle()
 
 
 @pytest.mark.parametrize("prompt", ["/ask", "/form"])

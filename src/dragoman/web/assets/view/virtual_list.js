@@ -99,7 +99,9 @@ export class VirtualList {
 
   #onScroll() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    this.sticksToEnd = scrollHeight - scrollTop - clientHeight < AT_END;
+    // The event of a scroll of our own comes a frame later. If a question took room since, nobody has left the end.
+    const isOwn = scrollTop === this.#ownTop;
+    if (!isOwn || !this.sticksToEnd) this.sticksToEnd = scrollHeight - scrollTop - clientHeight < AT_END;
     this.onscroll();
     if (scrollTop !== this.#ownTop) this.schedule();
   }
