@@ -58,6 +58,11 @@ def test_an_invalid_name_is_refused(name: str) -> None:
         session_names.stored_name(name, "ann")
 
 
+def test_a_session_of_another_user_that_is_not_there_is_explained() -> None:
+    with pytest.raises(ProtocolError, match=r"'ben/roof' is no session that you may see, .* ask that user to share it"):
+        session_names.stored_name("ben/roof", "ann")
+
+
 @pytest.mark.parametrize("user", ["auth0|123", "a$(id)", "a`b", "a b'c", "-rf", "a=b"])
 def test_a_name_prefix_has_only_allowed_characters(user: str) -> None:
     stored = session_names.stored_name("roof", user)
@@ -103,6 +108,16 @@ async def test_two_users_can_use_the_same_name_without_learning_of_each_other(tm
         await at.ann("POST", f"/api/sessions/{at.session}/members", {"user": "ben", "role": None})
         refused = await at.ben("POST", f"/api/sessions/{theirs}/name", {"name": "attic"})
         assert (refused.status, at.session in refused.body.decode()) == (400, False)
+
+
+async def test_a_name_of_the_owner_is_found_with_and_without_the_prefix(tmp_path: Path) -> None:
+    async with hosted_app(tmp_path) as at:
+        await at.hosted.host.store.rename(at.session, "board")
+        for name in ("board", "owner/board"):
+            assert (await at.ben("GET", f"/api/sessions/{name}")).status == 404
+        await at.ann("POST", f"/api/sessions/{at.session}/members", {"user": "ben", "role": "viewer"})
+        for name in ("board", "owner/board"):
+            assert (await at.ben("GET", f"/api/sessions/{name}")).json["sessionId"] == at.session
 
 
 async def _rename(caller: Caller, session: str, name: str) -> tuple[int, Any]:

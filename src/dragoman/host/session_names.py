@@ -47,7 +47,10 @@ def stored_name(name: str, user: str | None) -> str:
     if user is None:
         return name
     if "/" in name:
-        raise _invalid(f"{name!r} is not allowed: USER/NAME are sessions of others; choose a name without '/'")
+        raise _invalid(
+            f"{name!r} is no session that you may see, and USER/NAME is a session of another user; "
+            "ask that user to share it with you, or choose a name without '/'"
+        )
     full, limit = namespace(user) + name, MAX_NAME_LENGTH - len(namespace(user))
     if len(full) > MAX_NAME_LENGTH:
         raise _invalid(f"this name is too long; at most {limit} characters")

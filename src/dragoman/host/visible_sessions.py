@@ -52,7 +52,8 @@ async def find_visible(host: Host, principal: Principal, name: str) -> Summary:
         if summary is None or await host.role_in(principal, summary.session_id) is None:
             continue
         [shown] = await _with_display_names(host, principal, [summary])
-        if name in (shown.session_id, shown.name):
+        # A name of the owner is found with the prefix too, because others of the same session may see it so.
+        if name in (shown.session_id, shown.name, f"{host.session_roles.owner}/{summary.name}"):
             return shown
     if len(name) < MIN_ID_PREFIX:
         raise session_not_found(name)
