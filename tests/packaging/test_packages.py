@@ -315,6 +315,20 @@ def test_the_rules_for_pypi(tmp_path: Path, old: str, new: str, rule: str) -> No
     assert rule in build(python_folder(tmp_path / "p", text), "pypi")[1]
 
 
+def test_what_a_project_lacks_is_added_to_pyproject(tmp_path: Path) -> None:
+    folder = python_folder(tmp_path / "p", PYPROJECT.replace('description = "An agent for tests"', ""))
+    findings = read_source(str(folder)).findings
+    fixes = [fault.fix for fault in findings.faults if fault.rule == "manifest.description"]
+    assert fixes == ["add description to [project] of pyproject.toml"]
+    assert not [note for note in findings.notes if "agent.json" in note]
+
+
+@pytest.mark.parametrize("kind", ["registry", "pypi"])
+def test_an_empty_folder_lacks_a_manifest_and_no_more_of_it(tmp_path: Path, kind: str) -> None:
+    rules = build(tmp_path, kind)[1]
+    assert [rule for rule in rules if rule.startswith(("manifest", "pypi"))] == ["manifest.file"]
+
+
 def test_the_version_of_the_project_must_be_that_of_the_manifest(tmp_path: Path) -> None:
     folder = python_folder(tmp_path / "p")
     manifest = {**MANIFEST, "version": "0.2.0", "distribution": {"uvx": {"package": "other==0.2.0"}}}

@@ -38,12 +38,12 @@ _RESERVED = re.compile(
 )
 
 
-def check_manifest(manifest: Manifest, findings: Findings) -> None:
-    """Check agent.json as the registry does."""
+def check_manifest(manifest: Manifest, findings: Findings, file: str = "agent.json") -> None:
+    """Check a manifest as the registry does. `file` is where its author writes it."""
     for name in _REQUIRED:
         if not manifest.get(name):
-            findings.add_fault(f"manifest.{name}", f"{name} is missing", f"add {name} to agent.json")
-    _check_texts(manifest, findings)
+            findings.add_fault(f"manifest.{name}", f"{name} is missing", f"add {name} to {file}")
+    _check_texts(manifest, findings, file)
     distribution = manifest.get("distribution")
     if not isinstance(distribution, dict):
         if distribution:
@@ -74,7 +74,7 @@ def archive_name(url: str) -> str:
     return unquote(urlsplit(url).path.rpartition("/")[2])
 
 
-def _check_texts(manifest: Manifest, findings: Findings) -> None:
+def _check_texts(manifest: Manifest, findings: Findings, file: str) -> None:
     for name in ("id", "name", "version", "description", "license"):
         if name in manifest and not isinstance(manifest[name], str):
             findings.add_fault(f"manifest.{name}", f"{name} is not a text", "write it in quotes")
@@ -93,7 +93,7 @@ def _check_texts(manifest: Manifest, findings: Findings) -> None:
         findings.add_fault("manifest.authors", "authors is not a list of texts", 'write ["Your Name"]')
     for name in ("repository", "authors", "license"):
         if not manifest.get(name):
-            findings.notes.append(f"agent.json has no {name}; users look for it")
+            findings.notes.append(f"{file} has no {name}; users look for it")
 
 
 def _check_distribution(distribution: Mapping[str, Any], version: str, findings: Findings, where: str) -> None:

@@ -41,7 +41,9 @@ def read_source(folder: str, report: Callable[[str], None] = lambda text: None) 
     manifest = _read_manifest(folder, pyproject, findings)
     source = Source(folder=folder, manifest=manifest, findings=findings, pyproject=pyproject)
     _complete(source)
-    check_manifest(manifest, findings)
+    if not any(fault.rule == "manifest.file" for fault in findings.faults):  # else what it lacks is unknown
+        is_made = not os.path.exists(os.path.join(folder, "agent.json"))
+        check_manifest(manifest, findings, "[project] of pyproject.toml" if is_made else "agent.json")
     _read_icon(source)
     for name in sorted(os.listdir(folder) if os.path.isdir(folder) else []):
         stem = name.rpartition(".")[0].lower() or name.lower()
@@ -79,7 +81,9 @@ def _read_manifest(folder: str, pyproject: dict[str, Any] | None, findings: Find
         if isinstance(project, dict):
             findings.fixes.append("manifest: made from pyproject.toml, because there is no agent.json")
             return manifest_from_project(project)
-        findings.add_fault("manifest.file", f"{folder} has no agent.json", "write it; docs/packaging.md shows one")
+        findings.add_fault(
+            "manifest.file", f"{folder} has no agent.json", "write it, or pyproject.toml; docs/packaging.md shows both"
+        )
         return {}
     try:
         manifest = json.loads(text)

@@ -119,7 +119,8 @@ def build_pypi(source: Source) -> Package:
     findings, manifest = source.findings, source.manifest
     uvx = (manifest.get("distribution") or {}).get("uvx")
     if not isinstance(uvx, dict) or not isinstance(uvx.get("package"), str):
-        findings.add_fault("pypi.uvx", "agent.json has no distribution.uvx", 'add {"package": "NAME==VERSION"}')
+        if not any(fault.rule == "manifest.file" for fault in findings.faults):
+            findings.add_fault("pypi.uvx", "agent.json has no distribution.uvx", 'add {"package": "NAME==VERSION"}')
         return Package(files={})
     name, version = split_spec("uvx", uvx["package"])
     name = name.partition("[")[0]
@@ -133,8 +134,7 @@ def build_pypi(source: Source) -> Package:
         "agent.json": _json(manifest),
         "publish.sh": publish.pypi_script(name, version, str(uvx.get("cmd") or name), source.folder).encode(),
     }
-    notes = ["Zed does not show agents that have only uvx"] if set(manifest["distribution"]) == {"uvx"} else []
-    return Package(files=files, notes=notes)
+    return Package(files=files)
 
 
 def _check_project(source: Source, name: str, version: str, command: str) -> None:
