@@ -25,6 +25,13 @@ def test_a_file_that_is_no_image_is_wrong_usage(tmp_path: Path) -> None:
         assert "answered" not in ran.stderr
 
 
+def test_a_missing_login_is_one_sentence_with_what_to_do() -> None:
+    text = error_text(ProtocolError(Kind.AUTH_REQUIRED, "The API key is missing."))
+    assert text.endswith(
+        "The API key is missing; log in with the agent's own command first, or choose a login in: dragoman chat"
+    )
+
+
 class _Broken(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = b'{"error": {"kind": "internal_error", "message": "the index is gone"}}'

@@ -72,7 +72,7 @@ def error_text(error: ProtocolError | ConnectionFailed) -> str:
     answer = "the request was refused" if error.kind in REFUSAL_KINDS else f"{who} answered with an error"
     text = f"{answer} ({sanitize(error.kind)}): {sanitize(error.explanation)}"
     if error.kind == Kind.AUTH_REQUIRED:
-        text += "; log in with the agent's own command first, or with: dragoman chat"
+        text = f"{text.rstrip('.')}; log in with the agent's own command first, or choose a login in: dragoman chat"
     if error.kind == Kind.INTERNAL_ERROR and not _is_of_host(error):
         text += "; --verbose shows what the agent writes to stderr"
     return text
