@@ -125,6 +125,22 @@ def test_none_or_several_agents_are_wrong_usage_with_advice(path: Path) -> None:
     assert dragoman("run", "--prompt", "x", "--agent", "qwen", "--", "y").returncode == 2
 
 
+def test_one_long_command_does_not_widen_the_rows_of_other_agents(path: Path) -> None:
+    assert dragoman("agents", "add", "short", "--", "my-agent", "--acp").returncode == 0
+    assert dragoman("agents", "add", "long", "--", f"/opt/{'x' * 200}/agent").returncode == 0
+    rows = {row.split()[0]: row for row in dragoman("agents").stdout.splitlines()}
+    assert len(rows["short"]) < 80
+    assert rows["short"].endswith("  configured")
+    assert rows["long"].endswith("/agent  configured")
+
+
+def test_a_team_is_listed_with_the_command_that_a_user_would_type(path: Path) -> None:
+    assert dragoman("agents", "add", "one", "--", "my-agent").returncode == 0
+    config = Path(dragoman("config", "path").stdout.strip())
+    config.write_text(config.read_text() + '\n[teams.web]\nagents = { a = "one" }\n')
+    assert "web  dragoman team serve web  configured\n" in dragoman("agents").stdout
+
+
 def test_choosing_a_found_agent_as_default_adds_it(path: Path) -> None:
     program(path, "qwen")
     program(path, "gemini")

@@ -18,6 +18,9 @@ from dragoman.config.config_file import Config, NamedAgent, installed_agents
 from dragoman.config.paths import user_paths
 from dragoman.transport.address import is_remote
 
+# Columns of the command in a list of agents: that of an installed agent has long paths, which widen only its own row.
+MAX_COMMAND_COLUMN = 40
+
 
 def resolve_agent(
     parser: Parser,
@@ -81,11 +84,17 @@ def available_agents(configured: Config, environ: Mapping[str, str] = os.environ
 def format_agents(rows: list[tuple[NamedAgent, str]]) -> list[str]:
     """Return agents as lines."""
     names = max((len(agent.name) for agent, _ in rows), default=0)
-    lines = [sanitize_line(" ".join([agent.command, *agent.args])) for agent, _ in rows]
-    width = max(map(len, lines), default=0)
+    lines = [sanitize_line(" ".join(_shown_command(agent))) for agent, _ in rows]
+    width = min(max(map(len, lines), default=0), MAX_COMMAND_COLUMN)
     return [
         f"{agent.name:{names}}  {line:{width}}  {source}" for (agent, source), line in zip(rows, lines, strict=True)
     ]
+
+
+def _shown_command(agent: NamedAgent) -> list[str]:
+    """Return the command as the user would type it: that of a chain or a team names our interpreter."""
+    words = [agent.command, *agent.args]
+    return ["dragoman", *words[4:]] if words[1:4] == ["-P", "-m", "dragoman"] else words
 
 
 def _choice_syntax(parser: Parser) -> str:
