@@ -14,6 +14,7 @@ import pytest
 from dragoman.cli.connect.which_agent import resolve_agent
 from dragoman.cli.main import main
 from dragoman.cli.parser import Parser
+from dragoman.cli.registry.installer import question_lines
 from tests.registry.home import User, set_environment
 from tests.registry.packages import binary_entry
 from tests.registry.stand_in import Site, serve
@@ -87,3 +88,20 @@ def test_on_a_terminal_one_key_installs_what_was_told(user: User) -> None:
     assert "small-1.0.0.tar.gz" in text
     assert "✓" in text
     assert len(user.listed()) == 1
+
+
+def test_a_line_of_the_offer_that_is_too_long_goes_on_below_its_text() -> None:
+    lines = [
+        ("package", "@google/gemini-cli@0.61.0 from npm: 12 packages, npm does not say how large", ""),
+        ("", f"{'':12}sha512", "dim"),
+        ("hash", "f" * 100, ""),
+        ("note", f"two{' ' * 20}blanks are counted where the question is shown", ""),
+    ]
+    shown = [line.text for line in question_lines(lines, 80)]
+    assert shown[:3] == [
+        "package     @google/gemini-cli@0.61.0 from npm: 12 packages, npm does not say",
+        "            how large",
+        "            sha512",
+    ]
+    assert shown[3:5] == ["hash        " + "f" * 65, "            " + "f" * 35]
+    assert shown[5] == f"note        {lines[3][1]}"

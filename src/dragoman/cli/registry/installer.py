@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import textwrap
 
 from dragoman.cli.registry.progress import StepProgress
 from dragoman.cli.registry.registries import Registries
 from dragoman.cli.ui.format import format_size
-from dragoman.cli.ui.terminal import OutputStream, StyledLine
+from dragoman.cli.ui.terminal import MAX_LINE_ROWS, OutputStream, StyledLine
 from dragoman.registry.fault import RegistryFault
 from dragoman.registry.fetch.address import shown_address
 from dragoman.registry.index.entry import BINARY, Entry
@@ -26,6 +27,9 @@ from dragoman.registry.install.steps import Result, first_use_hash, install
 from dragoman.registry.tools.wheels import TOOL_WHEELS, bring, find_wheel
 
 Line = tuple[str, str, str]  # label, text, style
+
+LABEL_WIDTH = 11
+QUESTION_MARGIN = 3  # columns of a question that are not its text
 
 
 class Installer:
@@ -98,7 +102,7 @@ class Installer:
         prompter = find_prompter(self.output)
         if prompter is None:
             raise fault
-        question = [StyledLine(f"{label:11} {text}" if label else text, style) for label, text, style in lines]
+        question = question_lines(lines, self.output.width)
         choices = [KeyChoice("y", f"yes, {meaning}", "y"), KeyChoice("n", "no", "n")]
         if asyncio.run(prompter.choose(question, choices)) != "y":
             raise RegistryFault("declined", "nothing was installed")
@@ -115,6 +119,21 @@ class Installer:
         found = require_entry(self.registries.catalog, word)
         plan = self.plan(found, wishes)
         return self.install(plan, name or word, command=command or f"dragoman agents install {word} --yes")
+
+
+def question_lines(lines: list[Line], width: int) -> list[StyledLine]:
+    """Return the lines of a question for a terminal of this width; what is too long continues below its text."""
+    room = width - QUESTION_MARGIN - LABEL_WIDTH - 1
+    found = []
+    for label, text, style in lines:
+        # A question counts long runs of blanks, and shortens by itself what takes too many rows.
+        can_wrap = label and room > 0 and " " * 16 not in text
+        parts = textwrap.wrap(text, room, break_on_hyphens=False) if can_wrap else []
+        if not 1 < len(parts) <= MAX_LINE_ROWS:
+            parts = [text]
+        names = [f"{label:{LABEL_WIDTH}} " if label else "", *[" " * (LABEL_WIDTH + 1)] * (len(parts) - 1)]
+        found += [StyledLine(name + part, style) for name, part in zip(names, parts, strict=True)]
+    return found
 
 
 def _archive_of(entry: Entry) -> str:
