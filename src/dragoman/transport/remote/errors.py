@@ -37,7 +37,7 @@ _STATUS_SENTENCES: Mapping[int, str] = {
     429: "it gets too many requests",
     501: "it does not support this",
     502: "a proxy in between cannot reach it; is it running?",
-    503: "it is shutting down or too busy; try again in a moment",
+    503: "it is shutting down or too busy",
     504: "it did not answer a proxy in between in time",
 }
 
@@ -66,6 +66,8 @@ def status_error(
     parts = [f"{name}: HTTP {status}{' to ' + action if action else ''}: {sentence}"]
     if wait is not None:
         parts.append(f"try again in {wait:g} s")
+    elif status == 503:
+        parts.append("try again in a moment")
     if quote:
         parts.append(f"it says: {quote}")
     return Unreachable("; ".join(parts), status=status, is_passing=status in TEMPORARY_STATUSES, wait=wait)

@@ -109,3 +109,9 @@ def test_retry_after_of_a_server_is_obeyed() -> None:
 )
 def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
     assert parse_retry_after(value) == seconds
+
+
+def test_a_busy_server_is_waited_for_as_long_as_it_says_or_for_a_moment() -> None:
+    assert str(status_error("x", 503)) == "x: HTTP 503: it is shutting down or too busy; try again in a moment"
+    told = str(status_error("x", 503, {"retry-after": "1"}))
+    assert told == "x: HTTP 503: it is shutting down or too busy; try again in 1 s"
