@@ -133,7 +133,9 @@ function choices(id, first, pairs) { const s = $(id); s.append(new Option(first,
 { const counts = new Map(); for (const r of rows) counts.set(r[NAME], (counts.get(r[NAME]) || 0) + 1);
   choices("method", "all methods", [...counts].sort((a, b) => b[1] - a[1]).map(([m, c]) => [m, m + " (" + c + ")"])); }
 choices("session", "all sessions", D.sessions.map((s, n) => [n, s.length > 24 ? s.slice(0, 23) + "…" : s]));
-D.lines.forEach((name, n) => { const s = el("span", "", name); s.style.left = place(n) + "%"; $("heads").append(s); });
+// A name has less room than the next lifeline is away, so that names of many never cover each other.
+$("heads").style.setProperty("--head", 66 / (D.lines.length - 1) + "%");
+D.lines.forEach((name, n) => { const s = el("span", "", name); s.title = name; s.style.left = place(n) + "%"; $("heads").append(s); });
 let timer = 0; $("search").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(build, 120); });
 for (const id of ["method", "session", "way", "faults", "slow", "fold"]) $(id).addEventListener("change", build);
 let due = false; stage.addEventListener("scroll", () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; draw(false); }); } }, { passive: true });
