@@ -85,6 +85,12 @@ def test_compare_as_json_with_a_page_applies_one_agent_or_shows_the_conflicts(re
 
 
 @pytest.mark.item("BR-28")
+def test_compare_says_which_agent_was_refused_something(repository: Path) -> None:
+    result = in_process("compare", "write a.txt hi", "--agents", TWO, cwd=repository)
+    for name in ("a", "b"):
+        assert f"{name}: refused (there is nobody to ask): Write a.txt" in result.stderr
+
+
 def test_race_stops_the_others_and_applies_the_winner(repository: Path) -> None:
     result = dragoman(
         "race",

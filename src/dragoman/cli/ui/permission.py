@@ -184,6 +184,7 @@ class PermissionUI:
         self._scopes = SCOPES if paths is not None else SCOPES[:2]
         self._question_lock = question_lock or asyncio.Lock()
         self._asker = sanitize_line(agent) or "The agent"
+        self._label = f"{sanitize_line(agent)}: " if agent else ""  # before a line about one of several agents
         self.ready = asyncio.Event()  # cleared until the transcript is shown
         self.ready.set()
         self._no_open_question = asyncio.Event()
@@ -296,7 +297,7 @@ class PermissionUI:
             text = f"refused ({NOBODY_TO_ASK}): {subject} ({sanitize_line(reason)}; use --yes to allow it)"
         else:
             text = f"refused: {subject} ({sanitize_line(decision.reason)})"
-        self._output.write_line(self.redact(text), "red")
+        self._output.write_line(self.redact(self._label + text), "red")
 
     # --- showing ----------------------------------------------------------------------------------------------
 
