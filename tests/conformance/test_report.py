@@ -82,6 +82,23 @@ def test_junit_fails_on_musts_alone() -> None:
     assert "alert(1)" in (failure.text or "")
 
 
+def test_a_report_lists_the_prompts_that_were_missing() -> None:
+    purposes = {"agent.cancel.01": "slow", "agent.cancel.02": "slow", "agent.files.08": "run"}
+    verdicts = [
+        Verdict(
+            requirement=id,
+            outcome=Outcome.INCONCLUSIVE,
+            why=f"it was over; add a prompt for {purpose!r} with --script",
+            evidence=[],
+            seconds=0.25,
+        )
+        for id, purpose in purposes.items()
+    ]
+    texts = [line.text for line in lines(model.report("agent", ["an-agent"], "v1", verdicts, 3.0))]
+    assert "Prompts to write into the file of --script, if the agent can do it: slow (2), run (1)" in texts
+    assert not any(line.text.startswith("Prompts to write") for line in lines(ONE_OF_EACH))
+
+
 def test_a_baseline_shows_what_got_worse_and_better(tmp_path: Path) -> None:
     before = report_of(rpc_01=Outcome.FAIL, rpc_02=Outcome.PASS, rpc_03=Outcome.PASS, rpc_04=Outcome.NOT_APPLICABLE)
     file = tmp_path / "known.json"

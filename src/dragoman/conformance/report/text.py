@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -10,6 +12,10 @@ from dragoman.conformance.verdict import Outcome
 
 # How much of a frame is shown with a failure. Characters.
 SHOWN = 300
+
+
+# How a reason names the purpose of the prompt that was missing (`Peer.assume`).
+_PURPOSE = re.compile(r"add a prompt for '(\w+)'")
 
 
 class Line(NamedTuple):
@@ -34,6 +40,9 @@ def lines(report: Report) -> Iterator[Line]:
     if doubtful:
         yield Line("Inconclusive: the peer did not do what the probe needs", "bold")
         yield from (Line(f"  {row.id:20} {' '.join(row.why.split())}", "dim") for row in doubtful)
+        if purposes := Counter(found[1] for row in doubtful if (found := _PURPOSE.search(row.why))):
+            listed = ", ".join(f"{purpose} ({count})" for purpose, count in purposes.most_common())
+            yield Line(f"Prompts to write into the file of --script, if the agent can do it: {listed}")
         yield Line("")
     yield from _table(report)
     yield Line("")
