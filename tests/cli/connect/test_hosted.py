@@ -139,6 +139,8 @@ def test_a_session_on_a_host_continues_and_prints_only_new_entries(served: Serve
     kinds = [json.loads(line)["kind"] for line in again.out.splitlines()]
     assert kinds == ["turn_started", "prompt", "update", "turn_ended", "result"]
     assert f"joined roof in {shared_folder}" in run("--host", served.url, "--session", "roof", "more").err
+    moved = run("--host", served.url, "--session", "roof", "--cwd", "/", "more").err
+    assert f"joined roof in {shared_folder}; --cwd does not count" in moved
     wrong = run("--host", served.url, "--cwd", "nosuch", "hello")
     assert (wrong.code, wrong.err) == (2, f"dragoman run: --cwd {shared_folder}/nosuch is not a folder on the host\n")
 

@@ -185,7 +185,9 @@ class HostedSession(OpenSession):
             self.is_own_update = _track_own_updates(session, self.presence)
         if self.record.previous is not None and not self._options.quiet:
             name = sanitize_line(self.record.previous.name or self.record.previous.session_id)
-            self.diagnostics.write_line(f"joined {name} in {sanitize_line(self._host_folder)}", "dim")
+            folder = self.record.previous.cwd or self._host_folder
+            note = "" if folder == self._host_folder else "; --cwd does not count: a session of a host keeps its folder"
+            self.diagnostics.write_line(f"joined {name} in {sanitize_line(folder)}{note}", "dim")
         return session
 
     async def _open_named_session(self) -> ClientSession:
