@@ -99,6 +99,19 @@ def test_tokens_are_listed_and_those_that_expire_soon_with_the_time(run: Run) ->
     assert re.search(r"ben  .*until \d{4}-\d\d-\d\d  ", ben)
 
 
+@pytest.mark.parametrize("arguments", [("share", "roof"), ("list", "--host")])
+def test_a_host_of_this_machine_that_does_not_run_is_reported_with_how_to_name_another(
+    run: Run, arguments: tuple[str, ...]
+) -> None:
+    path = Path(user_paths().config_file)
+    path.parent.mkdir(parents=True)
+    path.write_text('[host]\nbind = "127.0.0.1:9"\n')
+    asked = run("sessions", *arguments)
+    assert asked.code == 7
+    advice = "start it with `dragoman serve`, or name another one with --host NAME|URL"
+    assert asked.err == f"dragoman sessions {arguments[0]}: no host runs at http://127.0.0.1:9; {advice}\n"
+
+
 def test_an_unknown_host_agent_is_a_config_error(run: Run) -> None:
     path = Path(user_paths().config_file)
     path.parent.mkdir(parents=True)

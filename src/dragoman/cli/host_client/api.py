@@ -181,6 +181,9 @@ def _send_request(host: HostTarget, method: str, url: str, data: bytes | None, t
         raise _response_error(host, error.code, dict(error.headers), error.read()) from None
     except (URLError, OSError) as error:
         reason = error.reason if isinstance(error, URLError) else error
+        if isinstance(reason, ConnectionRefusedError) and not host.host_argument:
+            advice = "start it with `dragoman serve`, or name another one with --host NAME|URL"
+            raise Unreachable(f"no host runs at {host.display_name}; {advice}", is_passing=True) from None
         raise network_error(host.display_name, reason if isinstance(reason, BaseException) else error) from None
 
 
