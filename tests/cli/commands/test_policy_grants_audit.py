@@ -245,6 +245,12 @@ def test_the_audit_log_is_shown_one_line_per_entry(audited_home: Home) -> None:
     assert [each["resource"] for each in audited_home.json("audit", "show", "--session", "s1")] == ["=cmd()", "/w/d"]
 
 
+def test_the_audit_log_names_the_member_of_a_host_who_decided(home: Home) -> None:
+    entry = AuditEntry(who="a", what="decided", time="2026", reason="the user said allow", detail={"user": "ben"})
+    home.audit.append([entry])
+    assert home.run("audit", "show").stdout.rstrip().endswith("(the user said allow; user ben)")
+
+
 def test_an_intact_log_gives_a_mark_for_later_verification(audited_home: Home) -> None:
     checked = audited_home.json("audit", "verify")
     assert (checked["whole"], checked["entries"]) == (True, 4)

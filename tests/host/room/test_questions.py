@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 from dragoman import Agent, Turn
+from dragoman.config.host_section import HostSection
+from dragoman.config.paths import user_paths
 from dragoman.host.limits import HostLimits
+from dragoman.host.settings import guard_factory
 from dragoman.policy.decide import Policy
 from dragoman.policy.decision import DENY
 from dragoman.policy.question import Operation
 from dragoman.policy.rules import Rule, RuleFile
 from dragoman.roles.client.permission.guard import Guard
+from dragoman.store.audit import AuditLog
 from tests.host.auth.test_roles import record_notifications
 from tests.host.memory_host import Hosted, open_session, running_host, until
 
@@ -269,3 +273,17 @@ async def test_a_question_by_id_only_is_decided_and_asked_with_what_was_announce
         hosted.client() as ann,
     ):
         assert await (await open_session(ann, tmp_path)).ask("go") == "no"
+
+
+async def test_the_audit_log_names_the_session_as_its_members_know_it(tmp_path: Path) -> None:
+    paths = user_paths({"HOME": str(tmp_path)})
+    make_guard = guard_factory(HostSection(), paths)
+    async with running_host(make_guard=make_guard) as hosted, hosted.client("ann", permission="allow") as ann:
+        session = await open_session(ann, tmp_path)
+        assert await session.ask("ask") == "yes"
+        at_agent = hosted.room.agent.session
+        assert at_agent is not None
+    entries = AuditLog(paths.audit).entries()
+    decided = [entry for entry in entries if entry["what"] == "decided"]
+    assert [(entry["session"], entry["detail"]["agentSession"]) for entry in decided] == [(session.id, at_agent.id)]
+    assert session.id != at_agent.id

@@ -116,6 +116,12 @@ async def _agent_session_ids(name: str) -> set[str]:
     return {str(entry.body.get("sessionId")) for entry in entries if entry.kind == EntryKind.OPENED}
 
 
+def _reason(entry: dict[str, Any]) -> str:
+    """Return the reason of an entry, with the member of a host who decided."""
+    user = (entry.get("detail") or {}).get("user")
+    return f"{entry['reason']}; user {user}" if user else str(entry["reason"])
+
+
 def show_entries(_: Parser, options: argparse.Namespace) -> int:
     """Show the last entries, one line each."""
     entries = deque(_selected_entries(options), maxlen=options.last)
@@ -124,7 +130,7 @@ def show_entries(_: Parser, options: argparse.Namespace) -> int:
         fields = [
             str(entry.get(name, "")) for name in ("seq", "time", "who", "what", "decision", "operation", "resource")
         ]
-        reason = f"  ({entry['reason']})" if entry.get("reason") else ""
+        reason = f"  ({_reason(entry)})" if entry.get("reason") else ""
         lines.append("  ".join(part for part in fields if part) + reason)
     nothing = "nothing was decided yet"
     if options.session is not None:

@@ -44,8 +44,12 @@ class _AuditBatch:
 class AuditWriter:
     """The audit log for tasks; without a log, nothing is written."""
 
-    def __init__(self, audit: AuditLog | None, redaction: Redactor) -> None:
+    def __init__(
+        self, audit: AuditLog | None, redaction: Redactor, log_id_of: Callable[[str], str] = lambda session: session
+    ) -> None:
+        """`log_id_of` returns the id under which users know a session, from the id that its agent gave it."""
         self._audit = audit
+        self._log_id_of = log_id_of
         self._redaction = redaction
         self._batch = _AuditBatch()
         self._write_lock = asyncio.Lock()
@@ -57,7 +61,8 @@ class AuditWriter:
             return
         batch = self._batch
         batch.entries += [
-            msgspec.convert(self._redaction.redact_json(msgspec.to_builtins(entry)), AuditEntry) for entry in entries
+            msgspec.convert(self._redaction.redact_json(msgspec.to_builtins(self._with_log_id(entry))), AuditEntry)
+            for entry in entries
         ]
         batch.durable = batch.durable or durable
         async with self._write_lock:
@@ -67,6 +72,12 @@ class AuditWriter:
                 await self._append(self._audit, batch)
         if batch.fault is not None:
             raise batch.fault
+
+    def _with_log_id(self, entry: AuditEntry) -> AuditEntry:
+        log_id = self._log_id_of(entry.session) if entry.session else ""
+        if log_id == entry.session:
+            return entry
+        return msgspec.structs.replace(entry, session=log_id, detail={**entry.detail, "agentSession": entry.session})
 
     async def flush(self) -> None:
         """Wait for running writes, and write the entries of tasks that were cancelled before their turn."""

@@ -122,7 +122,7 @@ class Guard:
         self._policy = policy if callable(policy) else lambda _: policy
         # A command with a secret is not stored.
         self._grants = RunGrants(grants, clock, lambda resource: self.redaction.redact_text(resource) == resource)
-        self._audit_writer = audits.AuditWriter(audit, self.redaction)
+        self._audit_writer = audits.AuditWriter(audit, self.redaction, self._log_id)
         self._ask_user = ask
         self._mode = None if mode is None else find_mode(mode).name
         # By session, not by its id: a session that the agent lost gets a new id.
@@ -230,6 +230,10 @@ class Guard:
             raise ConfigFault([f"the change of mode cannot be written to the audit log: {error}"]) from None
         if session.offers_mode(mode) and session.mode != mode:
             await session.set_mode(mode)
+
+    def _log_id(self, session_id: str) -> str:
+        session = self._paths.find_session(session_id)
+        return (session.log_id if session is not None else None) or session_id
 
     async def close(self) -> None:
         """Stop guarding and forget the grants for sessions."""
