@@ -25,10 +25,11 @@ from dragoman.config.host_section import (
     HostSection,
     check_host_section,
 )
-from dragoman.config.paths import user_paths
+from dragoman.config.paths import UserPaths, user_paths
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, StartFailed, StoreFault
 from dragoman.policy.modes import MODES
+from dragoman.schema.mcp import McpServer
 
 EPILOG = f"""\
 Sessions live in the host. They continue when every editor is closed, and
@@ -137,19 +138,11 @@ def main(arguments: list[str]) -> int:
 
     def load_settings() -> Settings:
         section = check_host_section(apply_flags(options, load_config(paths.config_file).host))
-        with naming_setting("limits", "", paths.config_file):
-            settings.endpoint_limits(section)
-        with naming_setting("roots", "--root" if options.root else "", paths.config_file):
-            settings.roots_lookup(section)
-        with naming_setting("policy", "--policy" if options.policy else "", paths.config_file):
-            settings.check_policy(section, paths)
-        with naming_setting("mcp", "--mcp" if options.mcp else "", paths.config_file):
-            servers = [server for file in section.mcp for server in mcp_file.load(os.path.expanduser(file))]
+        servers = check_settings(options, section, paths)
         agents = resolve_agents(parser, options, command, section)
         return Settings(section, agents, {server.name: server for server in servers})
 
     try:
-        from dragoman.host import settings
         from dragoman.host.reload import Settings
 
         paths = user_paths()
@@ -163,6 +156,20 @@ def main(arguments: list[str]) -> int:
         return parser.fail(fault.message, exit_codes.NO_STORE, kind=error_kind(fault))
     except asyncio.CancelledError:  # the second signal does not wait for cleanup
         return exit_codes.INTERRUPTED
+
+
+def check_settings(options: argparse.Namespace, section: HostSection, paths: UserPaths) -> list[McpServer]:
+    """Check the settings that name files, folders and limits. Return the MCP servers that users may name."""
+    from dragoman.host import settings
+
+    with naming_setting("limits", "", paths.config_file):
+        settings.endpoint_limits(section)
+    with naming_setting("roots", "--root" if options.root else "", paths.config_file):
+        settings.roots_lookup(section)
+    with naming_setting("policy", "--policy" if options.policy else "", paths.config_file):
+        settings.check_policy(section, paths)
+    with naming_setting("mcp", "--mcp" if options.mcp else "", paths.config_file):
+        return [server for file in section.mcp for server in mcp_file.load(os.path.expanduser(file))]
 
 
 @contextmanager
