@@ -23,7 +23,6 @@ from dragoman.config.paths import user_paths
 from dragoman.engine.loop import run as run_loop
 from dragoman.errors import ConfigFault, Kind, ProtocolError
 from dragoman.store.audit import AuditLog, Checkpoint
-from dragoman.store.contract import EntryKind
 from dragoman.store.fleet import EngineOptions
 from dragoman.store.sqlite import SqliteStore
 
@@ -89,31 +88,29 @@ def _selected_entries(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     wanted = options.session
     if wanted is None:
         return entries
-    ids = run_loop(_agent_session_ids(wanted))
-    return (entry for entry in entries if _is_of_session(str(entry.get("session", "")), wanted, ids))
+    id = run_loop(_find_id(wanted))
+    return (entry for entry in entries if _is_of_session(str(entry.get("session", "")), wanted, id))
 
 
-def _is_of_session(session: str, wanted: str, ids: set[str]) -> bool:
-    """Return whether this is an id of the wanted session, or begins with what `dragoman sessions` shows of it."""
-    return session in ids or session == wanted or (len(wanted) >= MIN_ID_PREFIX and session.startswith(wanted))
+def _is_of_session(session: str, wanted: str, id: str) -> bool:
+    """Return whether this is the id of the wanted session, or begins with what `dragoman sessions` shows of it."""
+    return session in (id, wanted) or (len(wanted) >= MIN_ID_PREFIX and session.startswith(wanted))
 
 
-async def _agent_session_ids(name: str) -> set[str]:
-    """Return the ids that the agents gave a stored session: another one each time that it was continued anew."""
+async def _find_id(name: str) -> str:
+    """Return the id of a stored session; the name itself if there is none."""
     path = user_paths().sessions
     if not os.path.exists(path):
-        return set()
+        return name
     store = await SqliteStore.open(path)
     try:
-        summary = await find_session(store, name)
-        entries = await store.read(summary.session_id, intact=True)
+        return (await find_session(store, name)).session_id
     except ProtocolError as error:
         if error.kind != Kind.SESSION_NOT_FOUND:
             raise
-        return set()
+        return name
     finally:
         await store.close()
-    return {str(entry.body.get("sessionId")) for entry in entries if entry.kind == EntryKind.OPENED}
 
 
 def _reason(entry: dict[str, Any]) -> str:
