@@ -79,8 +79,9 @@ class NodeProcess:
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, self.log.read_text()
-        self.url = str(json.loads(line)["url"])
+        started = json.loads(line) if line else {}
+        assert "url" in started, self.log.read_text()
+        self.url = str(started["url"])
 
     def connect(self, **options: Any) -> connect:
         """Connect as the owner."""

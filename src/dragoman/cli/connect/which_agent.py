@@ -17,6 +17,7 @@ from dragoman.config import config_file as config
 from dragoman.config.config_file import Config, NamedAgent, installed_agents
 from dragoman.config.paths import user_paths
 from dragoman.transport.address import is_remote
+from dragoman.transport.process.module_command import module_command
 
 # Columns of the command in a list of agents: that of an installed agent has long paths, which widen only its own row.
 MAX_COMMAND_COLUMN = 40
@@ -93,8 +94,8 @@ def format_agents(rows: list[tuple[NamedAgent, str]]) -> list[str]:
 
 def _shown_command(agent: NamedAgent) -> list[str]:
     """Return the command as the user would type it: that of a chain or a team names our interpreter."""
-    words = [agent.command, *agent.args]
-    return ["dragoman", *words[4:]] if words[1:4] == ["-P", "-m", "dragoman"] else words
+    words, own = agent.argv, module_command()
+    return ["dragoman", *words[len(own) :]] if tuple(words[: len(own)]) == own else list(words)
 
 
 def _choice_syntax(parser: Parser) -> str:
