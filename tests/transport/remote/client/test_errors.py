@@ -208,6 +208,62 @@ async def test_a_cancelled_handshake_leaves_no_socket() -> None:
     server.close()
 
 
+async def test_a_connection_that_outlives_the_request_which_began_it_is_closed(keys: tuple[Path, Path]) -> None:
+    """Two requests wait for one connection; the first is cancelled during the handshake, and the second connects."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*keys)
+    context.set_alpn_protocols(["h2"])
+    came, begun, go, left = 0, asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        go.set()
+        while await reader.read(1024):
+            pass
+        writer.close()
+
+    behind = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1024):
+            writer.write(data)
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal came
+        came += 1
+        begun.set()
+        if came == 1:  # its handshake is never answered
+            await reader.read()
+            return
+        there, back = await asyncio.open_connection(*behind.sockets[0].getsockname())
+        answers = asyncio.ensure_future(copy(there, writer))
+        await asyncio.gather(copy(reader, back), return_exceptions=True)
+        left.set()
+        back.close()
+        await asyncio.gather(answers, return_exceptions=True)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/acp"
+    client = build_http_client(parse_address(url), RemoteOptions(tls=str(keys[0])))
+    gc.disable()  # it would close a forgotten socket eventually
+    try:
+        first = asyncio.ensure_future(client.open_stream({}))
+        await begun.wait()
+        second = asyncio.ensure_future(client.open_stream({}))
+        await asyncio.sleep(0.05)  # it waits for the connection of the first
+        first.cancel()
+        await asyncio.wait_for(go.wait(), WITHIN)
+        second.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        await client.aclose()
+        await asyncio.wait_for(left.wait(), WITHIN)
+    finally:
+        gc.enable()
+        server.close()
+        behind.close()
+    assert came == 2
+
+
 async def test_a_message_being_sent_does_not_count_as_unsent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over another connection it would be sent twice; one that was never started is sent there."""
     first, second = (b'{"jsonrpc":"2.0","id":%d,"method":"x"}' % id for id in (1, 2))

@@ -40,10 +40,12 @@ class HttpxClient:
                 max_connections=None, max_keepalive_connections=MAX_IDLE, keepalive_expiry=IDLE_TIMEOUT
             ),
         )
+        self._backends: list[_NetworkBackend] = []
         if address.is_secure:
             for transport in (self._client._transport, *self._client._mounts.values()):
                 if (pool := getattr(transport, "_pool", None)) is not None:
                     pool._network_backend = _NetworkBackend(pool._network_backend)
+                    self._backends.append(pool._network_backend)
 
     async def post(self, data: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Post one message."""
@@ -61,7 +63,11 @@ class HttpxClient:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        try:
+            await self._client.aclose()
+        finally:
+            for backend in self._backends:
+                await backend.aclose()
 
     def _build_request(self, method: str, headers: Mapping[str, str], data: bytes | None = None) -> httpx.Request:
         """Return a request with the cookies of the user and of the server; httpx would send only those of the user."""
@@ -88,17 +94,34 @@ async def _read(response: httpx.Response) -> HttpAnswer:
 
 
 class _NetworkBackend:
-    """A network backend for httpcore that closes the socket of an abandoned TLS handshake; httpcore leaves it open."""
+    """A network backend for httpcore that closes the sockets which httpcore leaves open.
+
+    One is that of an abandoned TLS handshake. The other: two requests wait for one connection, the first is cancelled,
+    and the second connects. The pool has forgotten that connection with the first request.
+    """
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
+        self._sockets: list[Any] = []
 
     async def connect_tcp(self, *where: Any, **how: Any) -> Any:
         """Open a socket."""
-        return _PlainSocket(await self._backend.connect_tcp(*where, **how))
+        socket = await self._backend.connect_tcp(*where, **how)
+        self._sockets = [*filter(_is_open, self._sockets), socket]
+        return _PlainSocket(socket)
+
+    async def aclose(self) -> None:
+        """Close the sockets that are still open."""
+        for socket in filter(_is_open, self._sockets):
+            with suppress(Exception):
+                await socket.aclose()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
+
+
+def _is_open(socket: Any) -> bool:
+    return bool(socket.get_extra_info("socket").fileno() >= 0)
 
 
 class _PlainSocket:
