@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from msgspec import UNSET, Raw
@@ -98,6 +97,8 @@ class ProxyProcess:
                 command, env=env, stderr=self._stderr, redact=stderr_redactor(os.environ, env), peer=self.name
             )
         except StartFailed as error:
+            from difflib import get_close_matches  # a chain that works never needs it
+
             close = get_close_matches(command[0], BUILT_IN, 1)
             hint = f"; did you mean the built-in proxy {close[0]}?" if close else ""
             raise StartFailed(f"{self.name} cannot be started: {error}{hint}") from None

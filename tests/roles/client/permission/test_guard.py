@@ -197,6 +197,16 @@ async def test_one_yes_covers_only_the_text_that_the_tool_call_showed(
         assert file.read_text() == (written if is_covered else "one\ntwo\n")
 
 
+async def test_a_change_that_would_fill_the_memory_at_every_place_is_not_covered(tmp_path: Path) -> None:
+    async with guarded(tmp_path, "v1", YES, NO) as scene:
+        file = scene.folder / "a"
+        file.write_text("x" * 500_000)
+        diff = {"path": str(file), "old_text": "x", "new_text": "y" * 1_000_000}  # 500 GB
+        step = {"do": "ask", "kind": "edit", "paths": [str(file)], "diffs": [diff]}
+        assert (await scene.do(step, {"do": "write", "path": str(file), "text": "z"}))[1] == "permission_denied"
+        assert len(scene.user.asked) == 2
+
+
 async def test_one_yes_covers_no_file_whose_change_was_not_shown(tmp_path: Path) -> None:
     async with guarded(tmp_path, "v1", YES, NO) as scene:
         shown, other = str(scene.folder / "a"), str(scene.folder / "b")

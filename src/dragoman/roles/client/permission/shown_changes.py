@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from dragoman.roles.client.permission.questions import PermissionPrompt
 
 
+# The longest text that is compared. Characters. A change of one letter to many, at every place, would fill the memory.
+MAX_TEXT = 16 * 1024 * 1024
+
+
 class ShownChange(NamedTuple):
     """A change of a file, as the tool call shows it: of the whole text, or of a part."""
 
@@ -46,14 +50,18 @@ def is_as_shown(changes: Sequence[ShownChange], use: PermissionPrompt) -> bool:
 
 
 def _apply(changes: Sequence[ShownChange], text: str, count: int) -> str | None:
-    """Return the text with these changes; None if one of them is of another text."""
+    """Return the text with these changes, each at one place or (-1) at all.
+
+    None if a change is of another text, or if the result is too long.
+    """
     for change in changes:
         if not change.old or _is_same(change.old, text):
             text = change.new
-        elif change.old in text:
-            text = text.replace(change.old, change.new, count)
         else:
-            return None
+            places = text.count(change.old) if count < 0 else int(change.old in text)
+            if not places or len(text) + places * (len(change.new) - len(change.old)) > MAX_TEXT:
+                return None
+            text = text.replace(change.old, change.new, count)
     return text
 
 
